@@ -1,0 +1,4 @@
+//! What an operator can say: one section per file.
+
+pub mod streams;
+pub mod units;

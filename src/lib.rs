@@ -1,0 +1,4 @@
+//! Tidegate.
+
+pub mod config;
+pub mod model;

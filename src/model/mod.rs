@@ -1,0 +1,19 @@
+//! What flows through the gateway: plain values, no I/O.
+//!
+//! A [`Message`] is one MQTT delivery; it decodes into zero or more [`Reading`]s; each of them
+//! carries a part of the message's [`Receipt`], and the message is acknowledged when the last
+//! part is settled. Nothing here outlives the process.
+
+mod device;
+mod message;
+mod reading;
+mod reason;
+mod receipt;
+mod timestamp;
+
+pub use device::DeviceId;
+pub use message::{Message, QoS};
+pub use reading::{FieldValue, Flag, Flags, Reading, TimeSource};
+pub use reason::{IgnoreReason, Reason};
+pub use receipt::{Outcome, Receipt, Settle, Ticket};
+pub use timestamp::Timestamp;
