@@ -1,4 +1,176 @@
-//! What an operator can say: one section per file.
+//! What an operator can say: one section per file, each a plain struct with its defaults and its
+//! checks. [`load`] lays files and environment over the defaults and reports every mistake at
+//! once, with where it stands and what to write instead. Nothing here touches a network.
 
+mod admin;
+mod load;
+mod log;
+mod mongodb;
+mod mqtt;
+pub mod secret;
+mod sink;
 pub mod streams;
-pub mod units;
+mod units;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+pub use admin::AdminConfig;
+pub use load::{Loaded, Sources, load};
+pub use log::{LogConfig, LogFormat};
+pub use mongodb::MongodbConfig;
+pub use mqtt::{BrokerAddress, MqttConfig, MqttTlsConfig, Protocol};
+pub use secret::Secret;
+pub use sink::SinkConfig;
+pub use streams::StreamConfig;
+pub use units::{ByteSize, Span};
+
+/// The whole configuration.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The broker and the session.
+    pub mqtt: MqttConfig,
+    /// Topics, payloads and collections. A file that names any stream replaces the shipped one.
+    pub streams: Vec<StreamConfig>,
+    /// The deployment.
+    pub mongodb: MongodbConfig,
+    /// Writers and batches.
+    pub sink: SinkConfig,
+    /// HTTP for operators.
+    pub admin: AdminConfig,
+    /// Log output.
+    pub log: LogConfig,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            mqtt: MqttConfig::default(),
+            streams: vec![StreamConfig::telemetry()],
+            mongodb: MongodbConfig::default(),
+            sink: SinkConfig::default(),
+            admin: AdminConfig::default(),
+            log: LogConfig::default(),
+        }
+    }
+}
+
+impl Config {
+    /// Checks everything that can be checked without a network. Streams are checked by the
+    /// decoder, which knows what they mean.
+    fn validate(&self, problems: &mut Problems) {
+        self.mqtt.validate(problems);
+        self.mongodb.validate(problems);
+        self.sink.validate(problems);
+        self.admin.validate(problems);
+        self.log.validate(problems);
+        if self.streams.is_empty() {
+            problems.add("streams", "at least one [[streams]] section is needed");
+        }
+        for (index, stream) in self.streams.iter().enumerate() {
+            let key = format!("streams.{index}.collection");
+            mongodb::collection_name(problems, &key, &stream.collection);
+            if stream.collection == self.mongodb.dead_letters {
+                problems.add(
+                    &key,
+                    "is also mongodb.dead_letters: the two need collections of their own",
+                );
+            }
+            self.validate_shared_collection(problems, index, stream);
+        }
+    }
+
+    /// Streams may share a collection only if they agree on how it is made.
+    fn validate_shared_collection(
+        &self,
+        problems: &mut Problems,
+        index: usize,
+        stream: &StreamConfig,
+    ) {
+        let earlier = self.streams[..index]
+            .iter()
+            .find(|s| s.collection == stream.collection);
+        if let Some(other) = earlier
+            && (other.granularity, other.ttl) != (stream.granularity, stream.ttl)
+        {
+            problems.add(
+                format!("streams.{index}.collection"),
+                format!(
+                    "{:?} is shared with stream {:?}, but granularity or ttl differ: make them equal or use another collection",
+                    stream.collection, other.name
+                ),
+            );
+        }
+    }
+}
+
+/// One mistake.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The file, variable or flag it stands in; `None`: a default or the whole.
+    pub source: Option<String>,
+    /// Dotted key, list positions as numbers; empty for a file that cannot be read.
+    pub key: String,
+    /// What is wrong and what was expected.
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(source) = &self.source {
+            write!(f, "{source}: ")?;
+        }
+        if !self.key.is_empty() {
+            write!(f, "{}: ", self.key)?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+/// Every mistake found, in the order of the keys checked.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Problems(pub Vec<Problem>);
+
+impl Problems {
+    /// Notes one; where it stands is filled in by the loader.
+    pub fn add(&mut self, key: impl Into<String>, message: impl Into<String>) {
+        self.0.push(Problem {
+            source: None,
+            key: key.into(),
+            message: message.into(),
+        });
+    }
+
+    /// Notes a file that is named but cannot be read.
+    fn file(&mut self, key: &str, path: &Option<PathBuf>) {
+        if let Some(path) = path
+            && let Err(error) = readable(path)
+        {
+            self.add(key, format!("cannot read {}: {error}", path.display()));
+        }
+    }
+}
+
+fn readable(path: &Path) -> std::io::Result<()> {
+    std::fs::File::open(path).map(drop)
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.0.len();
+        writeln!(
+            f,
+            "{count} configuration {}:",
+            if count == 1 { "error" } else { "errors" }
+        )?;
+        for problem in &self.0 {
+            writeln!(f, "  {problem}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Problems {}

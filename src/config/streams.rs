@@ -429,3 +429,13 @@ fn acknowledgment<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<S
         Either::Number(number) => number.to_string(),
     })
 }
+
+/// What becomes of messages on topics that no stream claims.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unrouted {
+    /// Counted and acknowledged.
+    Ignore,
+    /// Kept as dead letters with reason `no_route`.
+    DeadLetter,
+}
