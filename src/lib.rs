@@ -2,3 +2,5 @@
 
 pub mod config;
 pub mod model;
+pub mod runtime;
+pub mod telemetry;
