@@ -43,6 +43,8 @@ pub struct Ticket {
     pub sequence: u64,
     /// Index of the stream in the ledger.
     pub stream: usize,
+    /// Bytes held until the message is settled.
+    pub weight: usize,
 }
 
 /// Hears how messages end.

@@ -1,0 +1,45 @@
+//! What travels on a lane.
+
+use std::sync::Arc;
+
+use crate::config::StreamConfig;
+use crate::model::{Message, QoS, Reading, Reason, Receipt};
+
+/// A reading or a dead letter on its way to MongoDB, with its claim on the message's delivery.
+pub struct Load {
+    /// The delivery it came from: a refused document becomes a dead letter with these bytes.
+    pub message: Arc<Message>,
+    /// The stream that claimed it; `None`: no stream did.
+    pub stream: Option<Arc<StreamConfig>>,
+    /// What is to be written.
+    pub cargo: Cargo,
+    /// Settled when it is written.
+    pub receipt: Receipt,
+}
+
+/// What is to be written.
+pub enum Cargo {
+    /// One document of the stream's time-series collection.
+    Reading(Reading),
+    /// One document of the dead letters.
+    DeadLetter {
+        /// The closed code.
+        reason: Reason,
+        /// A sentence a person can act on.
+        detail: String,
+    },
+}
+
+impl Load {
+    /// Whether it may be dropped under pressure.
+    pub fn lossy(&self) -> bool {
+        self.message.qos == QoS::AtMostOnce
+    }
+
+    /// Bytes it is likely to take in a write command.
+    pub fn weight(&self) -> usize {
+        // Names, types and identity add to the payload's own size; for an array of readings the
+        // payload is counted once per reading, which only makes batches smaller.
+        self.message.payload.len() + 160
+    }
+}

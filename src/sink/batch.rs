@@ -1,0 +1,122 @@
+//! What one write holds: loads sorted out by destination, readings in the order that is cheapest
+//! for MongoDB.
+
+use std::sync::Arc;
+
+use mongodb::bson::RawDocumentBuf;
+use mongodb::bson::oid::ObjectId;
+
+use crate::config::StreamConfig;
+use crate::lane::{Cargo, Load};
+use crate::model::{Message, Outcome, Reading, Reason, Receipt};
+use crate::store::{DeadLetter, EncodeError, Key, encode_reading};
+
+/// A reading with its document, encoded alone.
+pub struct Entry {
+    /// The delivery it came from.
+    pub message: Arc<Message>,
+    /// The reading, for look-ups.
+    pub reading: Reading,
+    /// Its document's id: the same at every attempt.
+    pub id: ObjectId,
+    /// Settled when it is written.
+    pub receipt: Receipt,
+}
+
+impl Entry {
+    /// What identifies it to a look-up.
+    pub fn key(&self) -> Key<'_> {
+        Key { device: self.reading.device.as_str(), timestamp: self.reading.timestamp, id: self.id }
+    }
+
+    /// Turns it into a dead letter.
+    pub fn refuse(self, reason: Reason, detail: &str, stream: &StreamConfig, gateway: &str) -> Letter {
+        Letter {
+            letter: DeadLetter::new(&self.message, reason.code(), detail, Some(&stream.name), gateway),
+            reason,
+            receipt: self.receipt,
+        }
+    }
+}
+
+/// Readings of one stream, sorted by (device, time), and their documents in the same order.
+pub struct Group {
+    /// Where they go.
+    pub stream: Arc<StreamConfig>,
+    /// The readings.
+    pub entries: Vec<Entry>,
+    /// Their documents.
+    pub documents: Vec<RawDocumentBuf>,
+    /// Distinct devices among them: what the write costs.
+    pub devices: usize,
+}
+
+/// A dead letter on its way.
+pub struct Letter {
+    /// What is written.
+    pub letter: DeadLetter,
+    /// For the count.
+    pub reason: Reason,
+    /// Settled when it is written.
+    pub receipt: Receipt,
+}
+
+impl Letter {
+    /// Ends it.
+    pub fn settle(self) {
+        self.receipt.settle(Outcome::DeadLettered);
+    }
+}
+
+/// Sorts loads out. Readings that no server would take become dead letters here.
+pub fn sort_out(loads: Vec<Load>, gateway: &str) -> (Vec<Group>, Vec<Letter>) {
+    let mut by_stream: Vec<(Arc<StreamConfig>, Vec<Entry>)> = Vec::new();
+    let mut letters = Vec::new();
+    for Load { message, stream, cargo, receipt } in loads {
+        match (cargo, stream) {
+            (Cargo::Reading(reading), Some(stream)) => {
+                let entry = Entry { message, reading, id: ObjectId::new(), receipt };
+                match by_stream.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &stream)) {
+                    Some((_, entries)) => entries.push(entry),
+                    None => by_stream.push((stream, vec![entry])),
+                }
+            }
+            (Cargo::DeadLetter { reason, detail }, stream) => {
+                let name = stream.as_ref().map(|s| s.name.as_str());
+                let letter = DeadLetter::new(&message, reason.code(), &detail, name, gateway);
+                letters.push(Letter { letter, reason, receipt });
+            }
+            // A reading belongs to a stream; one that does not is kept rather than lost.
+            (Cargo::Reading(_), None) => {
+                let letter = DeadLetter::new(&message, Reason::NoRoute.code(), "no stream claims this reading", None, gateway);
+                letters.push(Letter { letter, reason: Reason::NoRoute, receipt });
+            }
+        }
+    }
+    let groups = by_stream.into_iter().filter_map(|(stream, entries)| group(stream, entries, gateway, &mut letters)).collect();
+    (groups, letters)
+}
+
+fn group(stream: Arc<StreamConfig>, mut entries: Vec<Entry>, gateway: &str, letters: &mut Vec<Letter>) -> Option<Group> {
+    // One device's readings side by side and in time order fill one bucket with one update.
+    entries.sort_by(|a, b| (&a.reading.device, a.reading.timestamp).cmp(&(&b.reading.device, b.reading.timestamp)));
+    let mut documents = Vec::with_capacity(entries.len());
+    let mut sound = Vec::with_capacity(entries.len());
+    for entry in entries {
+        match encode_reading(entry.id, &entry.reading) {
+            Ok(document) => {
+                documents.push(document);
+                sound.push(entry);
+            }
+            Err(error) => {
+                let reason = match error {
+                    EncodeError::NulInKey(_) => Reason::BadKey,
+                    EncodeError::TooLarge { .. } => Reason::TooLarge,
+                };
+                letters.push(entry.refuse(reason, &error.to_string(), &stream, gateway));
+            }
+        }
+    }
+    let devices = sound.chunk_by(|a, b| a.reading.device == b.reading.device).count();
+    (!sound.is_empty()).then_some(Group { stream, entries: sound, documents, devices })
+}

@@ -1,0 +1,178 @@
+//! What an error of a write means: one table, from the driver's error to a verdict.
+//!
+//! Codes are those of the server's `error_codes.yml`. A verdict is about documents: refused for
+//! what they are, certainly not written, or of unclear fate. An error that is in no row counts as
+//! unclear when it concerns the whole command, and as a refusal when the server names the
+//! document: a dead letter loses nothing and can be replayed, a wrong retry blocks the window.
+
+use mongodb::error::{Error, ErrorKind};
+
+/// Why an attempt failed; a metric label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// No usable server was found: nothing was sent.
+    NoServer,
+    /// The connection broke or was never had.
+    Network,
+    /// The primary changed or is going down.
+    Failover,
+    /// Written, but not confirmed by as many nodes as asked for.
+    WriteConcern,
+    /// The user may not write.
+    Unauthorized,
+    /// The server is short of something or too busy.
+    Overload,
+    /// No answer in time.
+    Timeout,
+    /// None of the above.
+    Other,
+}
+
+impl Cause {
+    /// Every cause.
+    pub const ALL: [Cause; 8] = [
+        Cause::NoServer,
+        Cause::Network,
+        Cause::Failover,
+        Cause::WriteConcern,
+        Cause::Unauthorized,
+        Cause::Overload,
+        Cause::Timeout,
+        Cause::Other,
+    ];
+
+    /// The label.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Cause::NoServer => "no_server",
+            Cause::Network => "network",
+            Cause::Failover => "failover",
+            Cause::WriteConcern => "write_concern",
+            Cause::Unauthorized => "unauthorized",
+            Cause::Overload => "overload",
+            Cause::Timeout => "timeout",
+            Cause::Other => "other",
+        }
+    }
+}
+
+/// What is known about the documents of a failed write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// None was written: write again.
+    NotWritten(Cause),
+    /// Some may have been written: look first, then write what is missing.
+    Unclear(Cause),
+    /// The server judged document by document; those not named were written.
+    ByDocument {
+        /// The named documents.
+        failed: Vec<DocumentError>,
+        /// Whether the written ones still lack confirmation by as many nodes as asked for.
+        unconfirmed: bool,
+    },
+    /// The command was refused because of a document in it, without saying which: divide.
+    Divide(String),
+}
+
+/// One document's error.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DocumentError {
+    /// Position in the command.
+    pub index: usize,
+    /// `None`: transient, write again. Else the server's words for the dead letter.
+    pub refused: Option<String>,
+}
+
+/// The verdict on `error`.
+pub fn classify(error: &Error) -> Verdict {
+    match error.kind.as_ref() {
+        ErrorKind::InsertMany(insert) => match (&insert.write_errors, &insert.write_concern_error) {
+            (Some(errors), concern) if !errors.is_empty() => {
+                let failed = errors
+                    .iter()
+                    .map(|e| DocumentError {
+                        index: e.index,
+                        refused: transient(e.code).is_none().then(|| format!("MongoDB error {}: {}", e.code, e.message)),
+                    })
+                    .collect();
+                Verdict::ByDocument { failed, unconfirmed: concern.is_some() }
+            }
+            (_, Some(_)) => Verdict::Unclear(Cause::WriteConcern),
+            _ => Verdict::Unclear(Cause::Other),
+        },
+        ErrorKind::ServerSelection { .. } | ErrorKind::DnsResolve { .. } => Verdict::NotWritten(Cause::NoServer),
+        ErrorKind::Authentication { .. } => Verdict::NotWritten(Cause::Unauthorized),
+        ErrorKind::ConnectionPoolCleared { .. } => Verdict::NotWritten(Cause::Network),
+        ErrorKind::Io(_) => Verdict::Unclear(Cause::Network),
+        ErrorKind::Command(command) => by_command_code(command.code, &command.message),
+        ErrorKind::BsonSerialization(_) | ErrorKind::InvalidArgument { .. } => Verdict::Divide(error.to_string()),
+        _ => Verdict::Unclear(Cause::Other),
+    }
+}
+
+/// The verdict on an error of the whole command.
+fn by_command_code(code: i32, message: &str) -> Verdict {
+    match code {
+        // Unauthorized, AuthenticationFailed, AtlasError for access.
+        13 | 18 | 8000 => Verdict::NotWritten(Cause::Unauthorized),
+        // BSONObjectTooLarge, InvalidBSON, FailedToParse, TypeMismatch, BadValue,
+        // DocumentValidationFailure: about what was sent.
+        10334 | 22 | 9 | 14 | 2 | 121 => Verdict::Divide(format!("MongoDB error {code}: {message}")),
+        _ => Verdict::Unclear(transient(code).unwrap_or(Cause::Other)),
+    }
+}
+
+/// The cause, if the code says that the same write may succeed later.
+fn transient(code: i32) -> Option<Cause> {
+    match code {
+        // HostUnreachable, HostNotFound, NetworkTimeout, SocketException.
+        6 | 7 | 89 | 9001 => Some(Cause::Network),
+        // ShutdownInProgress, PrimarySteppedDown, NotWritablePrimary, InterruptedAtShutdown,
+        // InterruptedDueToReplStateChange, NotPrimaryNoSecondaryOk, NotPrimaryOrSecondary,
+        // and for routers StaleShardVersion, StaleEpoch, StaleConfig, StaleDbVersion,
+        // ShardCannotRefreshDueToLocksHeld, FailedToSatisfyReadPreference.
+        91 | 189 | 10107 | 11600 | 11602 | 13435 | 13436 | 63 | 150 | 13388 | 249 | 334 | 133 => Some(Cause::Failover),
+        // WriteConcernFailed, UnsatisfiableWriteConcern, UnknownReplWriteConcern.
+        64 | 100 | 79 => Some(Cause::WriteConcern),
+        // ExceededTimeLimit, MaxTimeMSExpired, LockTimeout, LockBusy, WriteConflict,
+        // OutOfDiskSpace, Interrupted, TemporarilyUnavailable, MovePrimaryInProgress,
+        // ExceededMemoryLimit.
+        262 | 50 | 24 | 46 | 112 | 14031 | 11601 | 365 | 312 | 146 => Some(Cause::Overload),
+        // Unauthorized.
+        13 => Some(Cause::Unauthorized),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table() {
+        for (code, expected) in [
+            (13, Verdict::NotWritten(Cause::Unauthorized)),
+            (11600, Verdict::Unclear(Cause::Failover)),
+            (10107, Verdict::Unclear(Cause::Failover)),
+            (64, Verdict::Unclear(Cause::WriteConcern)),
+            (14031, Verdict::Unclear(Cause::Overload)),
+            (999_999, Verdict::Unclear(Cause::Other)),
+        ] {
+            assert_eq!(by_command_code(code, "m"), expected, "{code}");
+        }
+        assert!(matches!(by_command_code(10334, "big"), Verdict::Divide(text) if text.contains("10334")));
+    }
+
+    #[test]
+    fn a_document_error_is_a_refusal_unless_its_code_is_known_to_pass() {
+        assert_eq!(transient(112), Some(Cause::Overload));
+        assert_eq!(transient(121), None);
+        assert_eq!(transient(424_242), None);
+    }
+
+    #[test]
+    fn io_may_have_reached_the_server() {
+        let error = Error::from(std::io::Error::from(std::io::ErrorKind::ConnectionReset));
+        assert_eq!(classify(&error), Verdict::Unclear(Cause::Network));
+    }
+}

@@ -1,0 +1,75 @@
+//! Writes dead letters, however long it takes. Their ids are unique, so a repeated write that
+//! finds them there has succeeded.
+
+use std::sync::Arc;
+
+use mongodb::bson::RawDocumentBuf;
+use mongodb::error::ErrorKind;
+
+use super::batch::Letter;
+use super::classify::{Cause, Verdict, classify};
+use super::insert::Context;
+
+/// The server's code for an id that exists.
+const DUPLICATE_KEY: i32 = 11000;
+
+/// Bytes of payload in one command: far below the server's 48 MB, whatever the documents' count.
+const MAX_COMMAND_BYTES: usize = 16 * 1024 * 1024;
+
+/// Stores all letters, settling each.
+pub async fn write_letters(letters: Vec<Letter>, context: &mut Context<'_>) {
+    let mut rest = letters.into_iter().peekable();
+    while rest.peek().is_some() {
+        let mut some = Vec::new();
+        let mut bytes = 0;
+        while let Some(letter) = rest.next_if(|l| some.is_empty() || bytes + l.letter.payload.len() < MAX_COMMAND_BYTES) {
+            bytes += letter.letter.payload.len();
+            some.push(letter);
+        }
+        write_some(some, context).await;
+    }
+}
+
+async fn write_some(letters: Vec<Letter>, context: &mut Context<'_>) {
+    let documents: Arc<[RawDocumentBuf]> = letters.iter().map(|l| l.letter.encode()).collect();
+    loop {
+        let (collection, sent) = (context.store.dead_letters_raw(), Arc::clone(&documents));
+        // In a task of its own: a driver call is never dropped half way.
+        let call = tokio::spawn(async move { collection.insert_many(sent.iter()).ordered(false).await });
+        let (text, cause) = match call.await {
+            Ok(Ok(_)) => break,
+            Ok(Err(error)) if all_there(&error) => break,
+            Ok(Err(error)) => {
+                let cause = match classify(&error) {
+                    Verdict::NotWritten(cause) | Verdict::Unclear(cause) => cause,
+                    Verdict::ByDocument { .. } | Verdict::Divide(_) => Cause::Other,
+                };
+                (error.to_string(), cause)
+            }
+            Err(join) => (join.to_string(), Cause::Other),
+        };
+        context.metrics.attempts_failed.with_label_values(&[cause.name()]).inc();
+        context.health.bad(&text);
+        tokio::time::sleep(context.backoff.next_pause()).await;
+    }
+    context.health.good();
+    context.backoff.reset();
+    for letter in letters {
+        context.metrics.dead_letters.with_label_values(&[letter.reason.code()]).inc();
+        letter.settle();
+    }
+}
+
+/// Whether the only complaint is that the documents exist, which an earlier attempt wrote.
+fn all_there(error: &mongodb::error::Error) -> bool {
+    match error.kind.as_ref() {
+        ErrorKind::InsertMany(insert) => {
+            insert.write_concern_error.is_none()
+                && insert
+                    .write_errors
+                    .as_ref()
+                    .is_some_and(|errors| errors.iter().all(|e| e.code == DUPLICATE_KEY))
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,72 @@
+//! The loop of one writer: wait, take, write, again.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio_util::sync::CancellationToken;
+
+use super::batch::sort_out;
+use super::dead_letter::write_letters;
+use super::health::Health;
+use super::insert::{Context, insert_readings};
+use super::metrics::SinkMetrics;
+use crate::config::SinkConfig;
+use crate::lane::{Lane, Load, TakeLimits};
+use crate::runtime::Backoff;
+use crate::store::Store;
+
+/// First pause after a failed write.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+
+/// One writer and what it needs.
+pub(super) struct Writer {
+    pub lane: Arc<Lane>,
+    pub store: Store,
+    pub config: SinkConfig,
+    pub gateway: String,
+    pub metrics: Arc<SinkMetrics>,
+    pub health: Arc<Health>,
+}
+
+impl Writer {
+    /// Runs until the lane is closed and empty, or until waiting is over.
+    pub async fn run(self, abandoned: CancellationToken) -> Result<(), Infallible> {
+        let limits = TakeLimits { loads: self.config.batch_readings, bytes: self.config.batch_bytes.bytes() };
+        tokio::select! {
+            // Dropped only when the process gives up at its deadline: un-settled receipts then
+            // say "not delivered", and the broker delivers again.
+            () = abandoned.cancelled() => Ok(()),
+            () = self.write_all(limits) => Ok(()),
+        }
+    }
+
+    async fn write_all(&self, limits: TakeLimits) {
+        while self.lane.ready().await {
+            if !self.config.min_linger.0.is_zero() {
+                self.lane.linger(self.config.min_linger.0, limits.loads).await;
+            }
+            self.write(self.lane.take(limits)).await;
+        }
+    }
+
+    async fn write(&self, loads: Vec<Load>) {
+        let (groups, mut letters) = sort_out(loads, &self.gateway);
+        let refused = join_all(groups.into_iter().map(|group| insert_readings(group, self.context()))).await;
+        letters.extend(refused.into_iter().flatten());
+        if !letters.is_empty() {
+            write_letters(letters, &mut self.context()).await;
+        }
+    }
+
+    fn context(&self) -> Context<'_> {
+        Context {
+            store: &self.store,
+            gateway: &self.gateway,
+            metrics: &self.metrics,
+            health: &self.health,
+            backoff: Backoff::new(FIRST_PAUSE, self.config.retry_max.0),
+        }
+    }
+}

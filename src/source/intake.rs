@@ -1,0 +1,109 @@
+//! From a delivery to loads on lanes: stamp, count, decode, hand over. Never waits.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::Surroundings;
+use super::acks::{Admission, Arrival};
+use super::link::Delivery;
+use super::window::{NO_ACK, Window};
+use crate::decode::{Decoded, decode};
+use crate::lane::{Cargo, Load};
+use crate::model::{Message, Outcome, QoS, Receipt, Settle, Ticket};
+use crate::runtime::now;
+use crate::telemetry::Ledger;
+
+/// One connection's way into the lanes.
+pub struct Intake {
+    surroundings: Surroundings,
+}
+
+impl Intake {
+    pub fn new(surroundings: Surroundings) -> Self {
+        Self { surroundings }
+    }
+
+    /// Takes a delivery in; `false`: it repeats one that is on its way or stored.
+    pub fn take(&self, delivery: Delivery, window: &Arc<Window>) -> bool {
+        let weight = delivery.topic.len() + delivery.payload.len();
+        let sequence = match delivery.qos {
+            QoS::AtMostOnce => NO_ACK,
+            qos => {
+                let arrival = Arrival {
+                    packet: delivery.packet,
+                    qos,
+                    dup: delivery.dup,
+                    fingerprint: fingerprint(&delivery),
+                    weight,
+                    at: Instant::now(),
+                };
+                match window.arrived(arrival) {
+                    Admission::New(sequence) => sequence,
+                    Admission::Folded => return false,
+                }
+            }
+        };
+        let message = Message {
+            topic: delivery.topic,
+            payload: delivery.payload,
+            qos: delivery.qos,
+            retain: delivery.retain,
+            dup: delivery.dup,
+            received_at: now(),
+        };
+        self.hand_over(message, sequence, weight, window);
+        true
+    }
+
+    /// Counts a QoS 0 delivery that comes too late to be stored.
+    pub fn turn_away(&self) {
+        self.surroundings.ledger.received(Ledger::NONE);
+        self.surroundings.ledger.ended(Ledger::NONE, Some(Outcome::Dropped));
+    }
+
+    fn hand_over(&self, message: Message, sequence: u64, weight: usize, window: &Arc<Window>) {
+        let routes = self.surroundings.routes.get();
+        let Decoded { stream, readings, refused, ignored } = decode(&routes.router, &message);
+        let position = stream.map(|stream| stream.index());
+        let ledger_index = position.map_or(Ledger::NONE, |position| routes.ledger[position]);
+        self.surroundings.ledger.received(ledger_index);
+        let ticket = Ticket { sequence, stream: ledger_index, weight };
+        let owner: Arc<dyn Settle> = Arc::<Window>::clone(window);
+        let receipt = Receipt::new(ticket, owner);
+        if let Some(reason) = ignored {
+            self.surroundings.metrics.ignored.with_label_values(&[reason.code()]).inc();
+            receipt.settle(Outcome::Ignored);
+            return;
+        }
+        let config = position.map(|position| Arc::clone(&routes.configs[position]));
+        let message = Arc::new(message);
+        for reading in readings {
+            let device = reading.device.clone();
+            let load = Load {
+                message: Arc::clone(&message),
+                stream: config.clone(),
+                cargo: Cargo::Reading(reading),
+                receipt: receipt.clone(),
+            };
+            self.surroundings.lanes.push(device.as_str(), load);
+        }
+        match refused {
+            Some(refusal) => {
+                let topic = message.topic_lossy().into_owned();
+                let cargo = Cargo::DeadLetter { reason: refusal.reason, detail: refusal.detail };
+                self.surroundings.lanes.push(&topic, Load { message, stream: config, cargo, receipt });
+            }
+            // The receipt's own part, which stood for the message while its parts were made.
+            None => receipt.settle(Outcome::Ignored),
+        }
+    }
+}
+
+/// Tells whether a repeated packet id carries the same message.
+fn fingerprint(delivery: &Delivery) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    delivery.topic.hash(&mut hasher);
+    delivery.payload.hash(&mut hasher);
+    hasher.finish()
+}

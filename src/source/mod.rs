@@ -1,0 +1,72 @@
+//! 1. Sources: MQTT in, acknowledgements out.
+//!
+//! One task per connection that only polls: it stamps each delivery with its place in the arrival
+//! order, has it decoded and puts it on its lane without ever waiting. Acknowledgements go back
+//! in arrival order, on the connection that delivered, once the message is stored. The window of
+//! un-acknowledged messages is the bound. If the process dies here, the broker still has
+//! everything that was not acknowledged.
+
+mod acks;
+mod intake;
+mod link;
+mod link_v311;
+mod link_v5;
+mod metrics;
+mod options;
+mod routes;
+mod session;
+mod subscription;
+mod window;
+
+use std::sync::Arc;
+
+pub use metrics::SourceMetrics;
+pub use options::TlsError;
+pub use routes::{Routes, RoutesHandle};
+
+use crate::config::{MqttConfig, Protocol};
+use crate::lane::Lanes;
+use crate::runtime::{Readiness, Tasks};
+use crate::telemetry::Ledger;
+use intake::Intake;
+use session::Session;
+
+/// Everything a connection needs from the rest of the program.
+#[derive(Clone)]
+pub struct Surroundings {
+    /// Streams by topic; replaced on reload.
+    pub routes: RoutesHandle,
+    /// Where loads go.
+    pub lanes: Lanes,
+    /// Where messages are counted.
+    pub ledger: Ledger,
+    /// Which ignore reasons were counted.
+    pub metrics: Arc<SourceMetrics>,
+    /// Told of every change of state.
+    pub readiness: Readiness,
+}
+
+/// Starts one session per configured connection. Each ends, when asked to stop, after its
+/// outstanding acknowledgements are on the wire.
+///
+/// # Errors
+/// Where certificates or secrets cannot be read.
+pub fn run(config: &MqttConfig, surroundings: &Surroundings, tasks: &Tasks) -> Result<(), TlsError> {
+    for index in 0..config.connections {
+        let options = options::connection(config, index)?;
+        let intake = Intake::new(surroundings.clone());
+        let condition = surroundings.readiness.condition(format!("mqtt {}", options.client_id), "not connected yet");
+        let name = format!("mqtt {}", options.client_id);
+        match config.protocol {
+            Protocol::V5 => {
+                let session = Session::<link_v5::LinkV5>::new(options, config, intake, surroundings, condition);
+                tasks.spawn(name, session.run(tasks.stopping(), tasks.abandoned()));
+            }
+            Protocol::V311 => {
+                let session = Session::<link_v311::LinkV311>::new(options, config, intake, surroundings, condition);
+                tasks.spawn(name, session.run(tasks.stopping(), tasks.abandoned()));
+            }
+        }
+    }
+    Ok(())
+}

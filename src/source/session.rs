@@ -1,0 +1,373 @@
+//! The loop of one connection: connect, subscribe, take deliveries in, again.
+//!
+//! Ready means connected with every filter granted. Nothing but the link is awaited while a
+//! connection lives. Trouble ends the connection and is reported once per change; the next
+//! attempt follows after a pause that grows while attempts fail.
+
+use std::convert::Infallible;
+use std::ops::ControlFlow;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::Surroundings;
+use super::intake::Intake;
+use super::link::{Delivery, Link, LinkError, LinkErrorKind, LinkEvent};
+use super::metrics::ConnectionSeries;
+use super::options::ConnectionOptions;
+use super::routes::{Routes, RoutesHandle};
+use super::subscription::Subscription;
+use super::window::Window;
+use crate::config::{MqttConfig, Protocol};
+use crate::model::QoS;
+use crate::runtime::{Backoff, Condition};
+
+/// First pause after a failed attempt.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+
+/// Longest pause where the broker refuses, or another client wants the same session.
+const REFUSED_PAUSE: Duration = Duration::from_secs(30);
+
+/// How long the broker may take to answer a subscribe.
+const SUBSCRIBE_LIMIT: Duration = Duration::from_secs(10);
+
+/// How often refused filters are asked for again.
+const SUBSCRIBE_AGAIN: Duration = Duration::from_secs(30);
+
+/// A connection that lives this long was a success: pauses start small again.
+const SETTLED_IN: Duration = Duration::from_secs(10);
+
+/// Connections that end sooner than [`SETTLED_IN`] before another client is suspected.
+const SUSPICIOUS_ENDS: u32 = 3;
+
+/// How long the goodbye may take.
+const GOODBYE_LIMIT: Duration = Duration::from_secs(2);
+
+/// One connection.
+pub struct Session<L> {
+    link: L,
+    index_label: String,
+    options: ConnectionOptions,
+    share_group: String,
+    routes: RoutesHandle,
+    intake: Intake,
+    window: Arc<Window>,
+    series: ConnectionSeries,
+    disconnects: prometheus::IntCounterVec,
+    condition: Condition,
+    backoff: Backoff,
+    /// Whether this process has had a session at the broker.
+    had_session: bool,
+    short_lives: u32,
+}
+
+/// What one connection went through.
+struct Life {
+    connected: Option<Instant>,
+    /// What the broker was asked for last, and the routes that asked for it.
+    subscription: Subscription,
+    asked_by: Option<Arc<Routes>>,
+    /// When the answer is overdue.
+    answer_due: Option<Instant>,
+    /// When to ask again after a refusal.
+    ask_again: Option<Instant>,
+}
+
+/// Why a connection ended.
+enum End {
+    Failed(LinkError),
+    /// Too many bytes on their way.
+    Parked,
+    /// A message was dropped on its way; the broker must deliver it again.
+    Lost,
+    Stopped,
+}
+
+impl<L: Link> Session<L> {
+    pub fn new(options: ConnectionOptions, config: &MqttConfig, intake: Intake, surroundings: &Surroundings, condition: Condition) -> Self {
+        let index = options.client_id.strip_prefix(&config.client_id).and_then(|rest| rest.strip_prefix('-'));
+        let index = index.and_then(|text| text.parse().ok()).unwrap_or(0);
+        let series = surroundings.metrics.connection(index);
+        if config.protocol == Protocol::V5 {
+            series.window.set(i64::from(config.receive_maximum));
+        }
+        Self {
+            link: L::new(&options),
+            index_label: options.client_id.clone(),
+            share_group: config.share_group.clone(),
+            routes: surroundings.routes.clone(),
+            intake,
+            window: Window::new(surroundings.ledger.clone(), series.clone()),
+            series,
+            disconnects: surroundings.metrics.disconnects.clone(),
+            condition,
+            backoff: Backoff::new(FIRST_PAUSE, config.reconnect_max.0),
+            had_session: false,
+            short_lives: 0,
+            options,
+        }
+    }
+
+    /// Runs until asked to stop, then until everything is acknowledged or waiting is over.
+    pub async fn run(mut self, stopping: CancellationToken, abandoned: CancellationToken) -> Result<(), Infallible> {
+        let connection = self.index_label.clone();
+        while !stopping.is_cancelled() {
+            let end = match self.options.attempt() {
+                Ok(attempt) => {
+                    self.link.prepare(attempt);
+                    self.live(&stopping, &abandoned).await
+                }
+                Err(error) => End::Failed(LinkError { kind: LinkErrorKind::Refused, message: error.to_string() }),
+            };
+            self.series.subscribed.set(0);
+            let link = &mut self.link;
+            self.window.sever(|| link.sever());
+            match end {
+                End::Stopped => break,
+                End::Parked => self.parked(&stopping).await,
+                End::Lost => tracing::warn!(connection, "A message was dropped on its way; reconnecting so that the broker delivers it again"),
+                End::Failed(error) => {
+                    let pause = self.pause_after(error);
+                    tokio::select! {
+                        // Both branches only wait.
+                        () = tokio::time::sleep(pause) => {}
+                        () = stopping.cancelled() => {}
+                    }
+                }
+            }
+        }
+        tracing::info!(connection, "MQTT connection closed");
+        Ok(())
+    }
+
+    /// One connection from its first byte to its end.
+    async fn live(&mut self, stopping: &CancellationToken, abandoned: &CancellationToken) -> End {
+        let mut life = Life { connected: None, subscription: Subscription::default(), asked_by: None, answer_due: None, ask_again: None };
+        // Pings go out every keep-alive, so a live link shows an event at least that often.
+        let silence = self.options.config.keep_alive.0 * 2;
+        let mut draining = false;
+        loop {
+            let event = {
+                let mut next = pin!(timeout(silence, self.link.next(&self.window)));
+                loop {
+                    tokio::select! {
+                        event = &mut next => break event,
+                        // The branches below leave `next` alone, or drop it with its connection.
+                        () = stopping.cancelled(), if !draining => {
+                            draining = true;
+                            if life.connected.is_none() {
+                                return End::Stopped;
+                            }
+                            if self.window.idle() {
+                                break Ok(Ok(LinkEvent::Other));
+                            }
+                        }
+                        () = abandoned.cancelled() => return End::Stopped,
+                        () = self.window.loss() => {
+                            if self.window.lost() {
+                                return End::Lost;
+                            }
+                        }
+                    }
+                }
+            };
+            let event = match event {
+                Ok(Ok(event)) => event,
+                Ok(Err(error)) => return self.ended(&life, error),
+                Err(_) => {
+                    let message = format!("no sign of life from the broker for {} s", silence.as_secs());
+                    return self.ended(&life, LinkError { kind: LinkErrorKind::Silence, message });
+                }
+            };
+            if let ControlFlow::Break(end) = self.handle(event, &mut life, draining) {
+                return end;
+            }
+            if draining && self.window.idle() {
+                self.goodbye().await;
+                return End::Stopped;
+            }
+            if self.window.bytes() > self.options.config.max_inflight.bytes() && !self.below_limit().await {
+                return End::Parked;
+            }
+        }
+    }
+
+    fn handle(&mut self, event: LinkEvent, life: &mut Life, draining: bool) -> ControlFlow<End> {
+        match event {
+            LinkEvent::Connected { session_present, shared_available } => {
+                life.connected = Some(Instant::now());
+                self.connected(session_present);
+                if !shared_available && !self.share_group.is_empty() {
+                    let message = "the broker does not offer shared subscriptions: use one connection and no share_group".to_owned();
+                    return ControlFlow::Break(End::Failed(LinkError { kind: LinkErrorKind::Refused, message }));
+                }
+                self.ask(life)?;
+            }
+            LinkEvent::Subscribed(granted) => self.granted(&granted, life),
+            LinkEvent::Delivery(delivery) => self.deliver(delivery, draining),
+            LinkEvent::Acked(count) => self.window.sent(count),
+            LinkEvent::Other => self.window.refresh(),
+        }
+        if life.connected.is_some_and(|since| since.elapsed() > SETTLED_IN) && self.backoff.attempts() > 0 {
+            self.backoff.reset();
+            self.short_lives = 0;
+        }
+        self.watch_subscription(life)
+    }
+
+    fn deliver(&mut self, delivery: Delivery, draining: bool) {
+        match (draining, delivery.qos) {
+            // Taken no more: the broker keeps it and delivers it to the next process.
+            (true, QoS::AtLeastOnce | QoS::ExactlyOnce) => {}
+            (true, QoS::AtMostOnce) => self.intake.turn_away(),
+            (false, _) => {
+                if !self.intake.take(delivery, &self.window) {
+                    self.series.folded.inc();
+                }
+            }
+        }
+    }
+
+    fn connected(&mut self, session_present: bool) {
+        self.series.connects.inc();
+        self.window.open(session_present, self.link.outbox());
+        let connection = &self.index_label;
+        match (session_present, self.had_session) {
+            (true, _) => tracing::info!(connection, "Connected to the broker; it kept the session"),
+            (false, false) => tracing::info!(connection, "Connected to the broker with a new session"),
+            (false, true) => {
+                self.series.sessions_lost.inc();
+                tracing::error!(
+                    connection,
+                    "The broker forgot the session: messages it had queued for us are gone. Check its persistence and session expiry"
+                );
+            }
+        }
+        self.had_session = true;
+    }
+
+    fn ask(&mut self, life: &mut Life) -> ControlFlow<End> {
+        let routes = self.routes.get();
+        let wanted = Subscription::new(&routes.router.filters(), &self.share_group);
+        let unwanted = life.subscription.without(&wanted);
+        self.link.unsubscribe(&unwanted);
+        if let Err(error) = self.link.subscribe(&wanted.filters) {
+            return ControlFlow::Break(End::Failed(error));
+        }
+        life.subscription = wanted;
+        life.asked_by = Some(routes);
+        life.answer_due = Some(Instant::now() + SUBSCRIBE_LIMIT);
+        life.ask_again = None;
+        ControlFlow::Continue(())
+    }
+
+    fn granted(&mut self, granted: &[Result<QoS, String>], life: &mut Life) {
+        life.answer_due = None;
+        let refusals = life.subscription.refusals(granted);
+        let connection = &self.index_label;
+        if refusals.is_empty() {
+            self.series.subscribed.set(1);
+            if self.condition.clear() {
+                tracing::info!(connection, filters = life.subscription.filters.join(" "), "Subscribed");
+            }
+        } else {
+            self.series.subscribed.set(0);
+            self.series.refusals.inc_by(refusals.len() as u64);
+            life.ask_again = Some(Instant::now() + SUBSCRIBE_AGAIN);
+            let reason = format!("subscription refused: {}", refusals.join("; "));
+            if self.condition.raise(reason.as_str()) {
+                tracing::error!(connection, error = reason, "The broker did not grant everything that was asked for");
+            }
+        }
+    }
+
+    /// Asks again where due; ends a connection whose subscription was never answered.
+    fn watch_subscription(&mut self, life: &mut Life) -> ControlFlow<End> {
+        let now = Instant::now();
+        if life.answer_due.is_some_and(|due| now > due) {
+            let message = "the broker did not answer the subscription".to_owned();
+            let error = LinkError { kind: LinkErrorKind::Silence, message };
+            return ControlFlow::Break(self.ended(life, error));
+        }
+        let settled = life.connected.is_some() && life.answer_due.is_none();
+        let reloaded = || life.asked_by.as_ref().is_none_or(|routes| !Arc::ptr_eq(routes, &self.routes.get()));
+        if settled && (life.ask_again.is_some_and(|at| now > at) || (life.ask_again.is_none() && reloaded())) {
+            return self.ask(life);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn ended(&mut self, life: &Life, error: LinkError) -> End {
+        match life.connected {
+            Some(since) if since.elapsed() < SETTLED_IN => self.short_lives += 1,
+            Some(_) => self.short_lives = 0,
+            None => {}
+        }
+        End::Failed(error)
+    }
+
+    /// Reports the failure and says how long to wait.
+    fn pause_after(&mut self, error: LinkError) -> Duration {
+        self.disconnects.with_label_values(&[error.kind.name()]).inc();
+        let connection = &self.index_label;
+        let broker = &self.options.config.url;
+        let rival = error.kind == LinkErrorKind::TakenOver || self.short_lives >= SUSPICIOUS_ENDS;
+        let reason = if rival {
+            format!("{}; another client is probably using client id {connection:?}: give each gateway its own mqtt.client_id", error.message)
+        } else {
+            error.message
+        };
+        if self.condition.raise(format!("{broker}: {reason}")) {
+            match error.kind {
+                LinkErrorKind::Refused | LinkErrorKind::TakenOver => {
+                    tracing::error!(connection, broker, error = reason, "No connection to the broker");
+                }
+                _ => tracing::warn!(connection, broker, error = reason, "No connection to the broker; trying again"),
+            }
+        }
+        let pause = self.backoff.next_pause();
+        match error.kind {
+            LinkErrorKind::Refused | LinkErrorKind::TakenOver | LinkErrorKind::Protocol => pause.max(REFUSED_PAUSE.mul_f64(0.5 + fastrand::f64() / 2.0)),
+            _ if rival => pause.max(REFUSED_PAUSE.mul_f64(0.25 + fastrand::f64() / 4.0)),
+            _ => pause,
+        }
+    }
+
+    /// Waits a moment for bytes to be written, without reading more; `false`: they are not.
+    async fn below_limit(&self) -> bool {
+        let half = self.options.config.max_inflight.bytes() / 2;
+        let written = async {
+            while self.window.bytes() > half {
+                self.window.settled_one().await;
+            }
+        };
+        // Short enough for the broker not to miss a ping.
+        timeout(self.options.config.keep_alive.0 / 2, written).await.is_ok()
+    }
+
+    /// The link is closed; waits until half of the bytes are written.
+    async fn parked(&mut self, stopping: &CancellationToken) {
+        self.series.parked.inc();
+        self.condition.raise(format!("{} bytes wait for MongoDB; the link is closed until half of them are written", self.window.bytes()));
+        tracing::warn!(connection = self.index_label, bytes = self.window.bytes(), "Too many bytes wait for MongoDB; the broker holds the rest");
+        let half = self.options.config.max_inflight.bytes() / 2;
+        while self.window.bytes() > half {
+            tokio::select! {
+                // Both branches only wait.
+                () = self.window.settled_one() => {}
+                () = stopping.cancelled() => return,
+            }
+        }
+    }
+
+    /// Everything is acknowledged and on the wire: says goodbye and sees it off.
+    async fn goodbye(&mut self) {
+        self.link.disconnect();
+        let gone = async { while self.link.next(&self.window).await.is_ok() {} };
+        // Whatever comes of it, the connection ends here.
+        drop(timeout(GOODBYE_LIMIT, gone).await);
+    }
+}

@@ -1,0 +1,209 @@
+//! Messages that could not be stored, with everything needed to understand and repeat them:
+//! `{_id, at, topic, qos, retained, payload, reason, detail, stream, gateway, attempts}`.
+
+use futures_util::TryStreamExt;
+use mongodb::bson::oid::ObjectId;
+use mongodb::bson::raw::RawDocumentBuf;
+use mongodb::bson::spec::BinarySubtype;
+use mongodb::bson::{Binary, Bson, DateTime, Document, doc};
+
+use super::Store;
+use crate::model::{Message, QoS, Timestamp};
+
+/// The most payload kept; the server's limit for a document is 16 MiB.
+const MAX_PAYLOAD_BYTES: usize = 15 * 1024 * 1024;
+
+/// One dead letter.
+#[derive(Debug, Clone)]
+pub struct DeadLetter {
+    /// Its id.
+    pub id: ObjectId,
+    /// When the gateway received the message.
+    pub at: Timestamp,
+    /// The topic; broken UTF-8 is replaced here and kept in `topic_bytes`.
+    pub topic: String,
+    /// The topic's bytes, where they are not UTF-8.
+    pub topic_bytes: Option<Vec<u8>>,
+    /// Delivery QoS.
+    pub qos: QoS,
+    /// Replayed from the broker's retained store.
+    pub retained: bool,
+    /// The exact payload, cut only where no document could hold it.
+    pub payload: Vec<u8>,
+    /// Size of the payload as received.
+    pub payload_bytes: usize,
+    /// The closed code.
+    pub reason: String,
+    /// A sentence.
+    pub detail: String,
+    /// The stream that claimed the topic, if one did.
+    pub stream: Option<String>,
+    /// The gateway that received it.
+    pub gateway: String,
+    /// Replays tried.
+    pub attempts: i32,
+}
+
+impl DeadLetter {
+    /// A new one for `message`.
+    pub fn new(message: &Message, reason: &str, detail: &str, stream: Option<&str>, gateway: &str) -> Self {
+        let broken = std::str::from_utf8(&message.topic).is_err();
+        let kept = message.payload.len().min(MAX_PAYLOAD_BYTES);
+        Self {
+            id: ObjectId::new(),
+            at: message.received_at,
+            topic: message.topic_lossy().into_owned(),
+            topic_bytes: broken.then(|| message.topic.to_vec()),
+            qos: message.qos,
+            retained: message.retain,
+            payload: message.payload[..kept].to_vec(),
+            payload_bytes: message.payload.len(),
+            reason: reason.to_owned(),
+            detail: detail.to_owned(),
+            stream: stream.map(str::to_owned),
+            gateway: gateway.to_owned(),
+            attempts: 0,
+        }
+    }
+
+    /// As stored.
+    pub fn encode(&self) -> RawDocumentBuf {
+        let binary = |bytes: &[u8]| Binary { subtype: BinarySubtype::Generic, bytes: bytes.to_vec() };
+        let mut document = RawDocumentBuf::new();
+        document.append("_id", self.id);
+        document.append("at", DateTime::from_millis(self.at.millis()));
+        document.append("topic", self.topic.as_str());
+        if let Some(bytes) = &self.topic_bytes {
+            document.append("topicBytes", binary(bytes));
+        }
+        document.append("qos", self.qos as i32);
+        document.append("retained", self.retained);
+        document.append("payload", binary(&self.payload));
+        if self.payload.len() < self.payload_bytes {
+            document.append("payloadBytes", i64::try_from(self.payload_bytes).unwrap_or(i64::MAX));
+        }
+        document.append("reason", self.reason.as_str());
+        document.append("detail", self.detail.as_str());
+        if let Some(stream) = &self.stream {
+            document.append("stream", stream.as_str());
+        }
+        document.append("gateway", self.gateway.as_str());
+        document.append("attempts", self.attempts);
+        document
+    }
+
+    /// From a stored document; what is missing reads as empty, so that an odd row can be shown.
+    pub fn decode(document: &Document) -> Self {
+        let text = |key: &str| document.get_str(key).unwrap_or_default().to_owned();
+        let bytes = |key: &str| document.get_binary_generic(key).ok().cloned();
+        let payload = bytes("payload").unwrap_or_default();
+        let kept = payload.len();
+        Self {
+            id: document.get_object_id("_id").unwrap_or_default(),
+            at: Timestamp::from_millis(document.get_datetime("at").map_or(0, |at| at.timestamp_millis())),
+            topic: text("topic"),
+            topic_bytes: bytes("topicBytes"),
+            qos: match document.get_i32("qos") {
+                Ok(0) => QoS::AtMostOnce,
+                Ok(2) => QoS::ExactlyOnce,
+                _ => QoS::AtLeastOnce,
+            },
+            retained: document.get_bool("retained").unwrap_or_default(),
+            payload,
+            payload_bytes: document.get_i64("payloadBytes").ok().and_then(|n| usize::try_from(n).ok()).unwrap_or(kept),
+            reason: text("reason"),
+            detail: text("detail"),
+            stream: document.get_str("stream").ok().map(str::to_owned),
+            gateway: text("gateway"),
+            attempts: document.get_i32("attempts").unwrap_or_default(),
+        }
+    }
+
+    /// Whether the payload was cut, so that the message cannot be repeated.
+    pub fn cut(&self) -> bool {
+        self.payload.len() < self.payload_bytes
+    }
+}
+
+/// Which dead letters.
+#[derive(Debug, Clone, Default)]
+pub struct DeadLetterFilter {
+    /// Only this one.
+    pub id: Option<ObjectId>,
+    /// Only of this stream.
+    pub stream: Option<String>,
+    /// Only with this reason.
+    pub reason: Option<String>,
+    /// Received at or after.
+    pub since: Option<Timestamp>,
+    /// Received before.
+    pub until: Option<Timestamp>,
+}
+
+impl DeadLetterFilter {
+    /// Whether it names anything at all.
+    pub fn is_empty(&self) -> bool {
+        self.id.is_none() && self.stream.is_none() && self.reason.is_none() && self.since.is_none() && self.until.is_none()
+    }
+
+    fn query(&self) -> Document {
+        let mut query = Document::new();
+        if let Some(id) = self.id {
+            query.insert("_id", id);
+        }
+        if let Some(stream) = &self.stream {
+            query.insert("stream", stream);
+        }
+        if let Some(reason) = &self.reason {
+            query.insert("reason", reason);
+        }
+        let mut at = Document::new();
+        let date = |time: Timestamp| Bson::DateTime(DateTime::from_millis(time.millis()));
+        if let Some(since) = self.since {
+            at.insert("$gte", date(since));
+        }
+        if let Some(until) = self.until {
+            at.insert("$lt", date(until));
+        }
+        if !at.is_empty() {
+            query.insert("at", at);
+        }
+        query
+    }
+}
+
+impl Store {
+    /// Dead letters that match, oldest first, at most `limit` (0: all).
+    ///
+    /// # Errors
+    /// The driver's.
+    pub async fn find_dead_letters(&self, filter: &DeadLetterFilter, limit: i64) -> mongodb::error::Result<Vec<DeadLetter>> {
+        let cursor = self.dead_letters().find(filter.query()).sort(doc! { "_id": 1 }).limit(limit).await?;
+        cursor.map_ok(|document| DeadLetter::decode(&document)).try_collect().await
+    }
+
+    /// How many match.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub async fn count_dead_letters(&self, filter: &DeadLetterFilter) -> mongodb::error::Result<u64> {
+        self.dead_letters().count_documents(filter.query()).await
+    }
+
+    /// Removes those that match; how many there were.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub async fn drop_dead_letters(&self, filter: &DeadLetterFilter) -> mongodb::error::Result<u64> {
+        Ok(self.dead_letters().delete_many(filter.query()).await?.deleted_count)
+    }
+
+    /// Notes one more replay that did not succeed, and why.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub async fn note_failed_replay(&self, id: ObjectId, reason: &str, detail: &str) -> mongodb::error::Result<()> {
+        let change = doc! { "$inc": { "attempts": 1 }, "$set": { "reason": reason, "detail": detail } };
+        self.dead_letters().update_one(doc! { "_id": id }, change).await.map(drop)
+    }
+}

@@ -1,0 +1,19 @@
+//! The only folder that knows how MongoDB is laid out: names, shapes, indexes, write concerns.
+//!
+//! Stages get handles from here and never spell a field or collection name themselves.
+
+mod client;
+mod collections;
+mod dead_letters;
+mod document;
+mod probe;
+mod provision;
+mod series;
+
+pub use client::{ConnectError, connect};
+pub use collections::Store;
+pub use dead_letters::{DeadLetter, DeadLetterFilter};
+pub use document::{EncodeError, MAX_MEASUREMENT_BYTES, encode_reading};
+pub use probe::probe;
+pub use provision::{Finding, ProvisionError, Provisioned, provision};
+pub use series::{Key, Series};
