@@ -1,4 +1,5 @@
 //! Tidegate.
 
 pub mod config;
+pub mod decode;
 pub mod model;
