@@ -3,7 +3,8 @@
 //! Paths into a payload are written `a/b` or `a.b`; a key that itself holds a dot or slash is
 //! written as a JSON pointer (`/wk.day`, `~1` for a slash, `~0` for a tilde). An array position is
 //! its number. Expressions (`device`, `type`, `field`) are text with `{name}` placeholders: a
-//! capture of the topic template if there is one of that name, else a path into the payload.
+//! capture of the topic template if there is one of that name, else a path into the payload. Where
+//! `readings` splits a payload, paths are looked up in the reading first, then in the whole payload.
 
 use std::collections::BTreeMap;
 
@@ -56,7 +57,8 @@ pub struct StreamConfig {
     pub static_tags: BTreeMap<String, String>,
     /// Words that stand for true and false, such as `{ ON = true, OFF = false }`.
     pub booleans: BTreeMap<String, bool>,
-    /// Words beside `nan null none unknown unavailable` that mean "no value" where a number is due.
+    /// Words, in any case, that mean "no value"; where the payload is a lone number, `nan null none
+    /// unknown unavailable` do so too.
     pub missing: Vec<String>,
     /// Store text that is a complete decimal number as a number.
     pub coerce_numbers: bool,
@@ -153,6 +155,16 @@ pub enum Action {
     Ignore,
 }
 
+/// What happens to a message that no stream claims (a wider subscription brought it).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unrouted {
+    /// Count and drop.
+    Ignore,
+    /// Keep as a dead letter, `no_route`.
+    DeadLetter,
+}
+
 /// How a payload reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -161,7 +173,7 @@ pub enum Codec {
     Json,
     /// JSON where it parses as an object or array, else text.
     JsonOrText,
-    /// Text, stored as it is.
+    /// Text, stored as it is but for white space around it.
     Text,
     /// A lone decimal number.
     Number,
@@ -370,7 +382,7 @@ pub struct FieldsConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitsConfig {
-    /// Payload size, also after decompression: `packet_too_large`.
+    /// Payload size: `packet_too_large`; after decompression: `too_large`.
     pub payload: ByteSize,
     /// Nesting: `too_deep`.
     pub depth: usize,
@@ -428,14 +440,4 @@ fn acknowledgment<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<S
         Either::Text(text) => text,
         Either::Number(number) => number.to_string(),
     })
-}
-
-/// What becomes of messages on topics that no stream claims.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Unrouted {
-    /// Counted and acknowledged.
-    Ignore,
-    /// Kept as dead letters with reason `no_route`.
-    DeadLetter,
 }

@@ -66,7 +66,8 @@ codes! {
         TooManyFields = "too_many_fields",
         /// Too many readings in a message.
         TooManyReadings = "too_many_readings",
-        /// A document beyond what a time-series collection takes.
+        /// A document beyond what a time-series collection takes, or compressed data that inflates
+        /// beyond the stream's payload limit.
         TooLarge = "too_large",
         /// A message beyond the stream's payload limit.
         PacketTooLarge = "packet_too_large",

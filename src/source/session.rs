@@ -337,7 +337,7 @@ impl<L: Link> Session<L> {
     }
 
     /// Waits a moment for bytes to be written, without reading more; `false`: they are not.
-    async fn below_limit(&self) -> bool {
+    async fn below_limit(&mut self) -> bool {
         let half = self.options.config.max_inflight.bytes() / 2;
         let written = async {
             while self.window.bytes() > half {

@@ -1,0 +1,27 @@
+//! A lone word from the stream's map: no word is a boolean by itself.
+
+use super::Parsed;
+use crate::decode::refusal::{Refusal, quote};
+use crate::decode::rules::FieldRules;
+use crate::decode::text::Text;
+use crate::decode::value::Value;
+use crate::model::{IgnoreReason, Reason};
+
+pub(super) fn parse<'a>(text: Text<'a>, fields: &FieldRules) -> Result<Parsed<'a>, Refusal> {
+    let text = text.text.trim();
+    if let Some(bool) = fields.booleans.get(text) {
+        return Ok(Parsed::Value(Value::Bool(*bool)));
+    }
+    if fields.is_missing(text) {
+        return Ok(Parsed::Ignored(IgnoreReason::MissingValue));
+    }
+    let known: Vec<String> = fields.booleans.keys().take(10).map(|word| quote(word)).collect();
+    Err(Refusal::new(
+        Reason::NotABoolean,
+        format!(
+            "{} is none of the stream's `booleans` ({})",
+            quote(text),
+            known.join(", ")
+        ),
+    ))
+}

@@ -1,0 +1,75 @@
+//! Which fields a stream takes and what it calls them, compiled for one walk over a reading.
+//!
+//! A rule is found by the payload path of a node (a tree, stepped down key by key) or by the name
+//! the node would be stored under (a map, empty for most streams, so that nothing is looked up).
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::path::Path;
+use crate::config::streams::{Nested, Numbers};
+
+/// All that turns a tree into fields.
+#[derive(Debug, Clone)]
+pub(super) struct FieldRules {
+    pub(super) paths: Node,
+    pub(super) names: HashMap<Box<str>, Rule>,
+    /// No `include`: everything is taken.
+    pub(super) all: bool,
+    pub(super) nested: Nested,
+    pub(super) numbers: Numbers,
+    pub(super) booleans: BTreeMap<String, bool>,
+    pub(super) missing: Vec<String>,
+    pub(super) coerce: bool,
+    pub(super) max_fields: usize,
+    pub(super) max_key: usize,
+}
+
+/// What is said about a node and all below it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Rule {
+    pub(super) drop: bool,
+    pub(super) include: bool,
+    pub(super) rename: Option<Box<str>>,
+}
+
+/// A step in the tree of paths.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Node {
+    pub(super) rule: Rule,
+    children: Vec<(Box<str>, Node)>,
+}
+
+impl Node {
+    /// The node below, if any rule is there.
+    pub(super) fn child(&self, key: &str) -> Option<&Node> {
+        self.children.iter().find(|(k, _)| &**k == key).map(|(_, n)| n)
+    }
+
+    /// The node a path leads to.
+    pub(super) fn descend(&self, path: &Path) -> Option<&Node> {
+        path.segments.iter().try_fold(self, |node, key| node.child(key))
+    }
+
+    /// The rule of a path, made if it is not there.
+    pub(super) fn rule_mut(&mut self, path: &Path) -> &mut Rule {
+        let mut node = self;
+        for key in &path.segments {
+            let at = match node.children.iter().position(|(k, _)| k == key) {
+                Some(at) => at,
+                None => {
+                    node.children.push((key.clone(), Node::default()));
+                    node.children.len() - 1
+                }
+            };
+            node = &mut node.children[at].1;
+        }
+        &mut node.rule
+    }
+}
+
+impl FieldRules {
+    /// Whether a word stands for "no value" in this stream.
+    pub(super) fn is_missing(&self, word: &str) -> bool {
+        self.missing.iter().any(|m| m.eq_ignore_ascii_case(word))
+    }
+}
