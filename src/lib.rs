@@ -1,5 +1,8 @@
 //! Tidegate.
 
+pub mod admin;
+pub mod app;
+pub mod cli;
 pub mod config;
 pub mod decode;
 pub mod lane;

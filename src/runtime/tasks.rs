@@ -67,6 +67,30 @@ impl Tasks {
         });
     }
 
+    /// Runs `future` as a service to the others: it lasts until they are done and is not waited
+    /// for. Its error, or a panic, stops the process too.
+    pub fn spawn_service<E: Display>(
+        &self,
+        name: impl Into<String>,
+        future: impl Future<Output = Result<(), E>> + Send + 'static,
+    ) {
+        let (name, tasks, done) = (name.into(), self.clone(), self.abandon.clone());
+        let handle = tokio::spawn(async move {
+            tokio::select! {
+                // Dropped when everybody else is done: a service holds nothing that needs finishing.
+                () = done.cancelled() => Ok(()),
+                outcome = future => outcome.map_err(|error| error.to_string()),
+            }
+        });
+        tokio::spawn(async move {
+            match handle.await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tasks.ended(&name, Some(format!("{name}: {error}"))),
+                Err(_) => tasks.ended(&name, Some(format!("{name}: panicked"))),
+            }
+        });
+    }
+
     /// Resolves when the process is asked to stop.
     pub fn stopping(&self) -> CancellationToken {
         self.stop.clone()

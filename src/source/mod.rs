@@ -18,6 +18,7 @@ mod session;
 mod subscription;
 mod window;
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 pub use metrics::SourceMetrics;
@@ -44,6 +45,8 @@ pub struct Surroundings {
     pub metrics: Arc<SourceMetrics>,
     /// Told of every change of state.
     pub readiness: Readiness,
+    /// Held by every session: its receiver ends when the last delivery was handed over.
+    pub alive: tokio::sync::mpsc::Sender<Infallible>,
 }
 
 /// Starts one session per configured connection. Each ends, when asked to stop, after its

@@ -1,7 +1,10 @@
 //! The registry and the shapes of its families. Each part of the program registers a struct of
 //! its own; labels come from closed sets, and every series exists at zero from the start.
 
+use std::sync::Arc;
+
 use prometheus::core::Collector;
+use prometheus::process_collector::ProcessCollector;
 use prometheus::{
     Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
 };
@@ -18,6 +21,20 @@ pub mod buckets {
     ];
     /// Readings a device contributes to a batch.
     pub const PER_DEVICE: &[f64] = &[1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0];
+}
+
+/// The library's process collector cannot be cloned; ours can.
+#[derive(Clone)]
+struct ProcessFamily(Arc<ProcessCollector>);
+
+impl Collector for ProcessFamily {
+    fn desc(&self) -> Vec<&prometheus::core::Desc> {
+        self.0.desc()
+    }
+
+    fn collect(&self) -> Vec<prometheus::proto::MetricFamily> {
+        self.0.collect()
+    }
 }
 
 /// Where families are registered and gathered from.
@@ -69,6 +86,14 @@ impl Registry {
             .register(Box::new(collector.clone()))
             .expect("each family is registered once per registry");
         collector
+    }
+
+    /// Adds what the operating system knows of the process, and the program's version.
+    pub fn process(&self) {
+        self.add(ProcessFamily(Arc::new(ProcessCollector::for_self())));
+        let options = Opts::new("tidegate_build_info", "Always 1; the version is the label").const_label("version", env!("CARGO_PKG_VERSION"));
+        let info = IntGauge::with_opts(options).expect("name and label are literals in the source");
+        self.add(info).set(1);
     }
 
     /// All families in the Prometheus text format.

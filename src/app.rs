@@ -1,0 +1,218 @@
+//! The whole gateway, put together: the only file that names every stage.
+//!
+//! `build` does everything that can fail for good; `run` starts the parts in the order data
+//! flows, and stops them in that order too: sources first, each until its acknowledgements are on
+//! the wire, then the writers, whose lanes close behind the last source.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::admin::Admin;
+use crate::config::{Config, Loaded, Problems, Sources, load};
+use crate::decode::Router;
+use crate::lane::{LaneMetrics, Lanes};
+use crate::runtime::{Backoff, Condition, Readiness, Signal, Signals, Tasks, Verdict};
+use crate::sink::Sink;
+use crate::source::{self, Routes, RoutesHandle, SourceMetrics, Surroundings};
+use crate::store::{Finding, ProvisionError, Store, connect, provision};
+use crate::telemetry::{Ledger, Registry};
+
+/// A configuration that has passed every check that needs no network.
+pub struct Prepared {
+    /// The configuration and where it came from.
+    pub loaded: Loaded,
+    /// Its streams, ready to decode.
+    pub router: Router,
+}
+
+/// Reads and checks a configuration.
+///
+/// # Errors
+/// Every mistake, each with its place.
+pub fn prepare(sources: &Sources) -> Result<Prepared, Problems> {
+    let loaded = load(sources)?;
+    match Router::build(&loaded.config.streams, loaded.config.mqtt.unrouted) {
+        Ok(router) => Ok(Prepared { loaded, router }),
+        Err(found) => {
+            let mut problems = Problems::default();
+            for problem in found {
+                problems.add(format!("streams.{}.{}", problem.stream, problem.key), problem.message);
+            }
+            Err(loaded.locate(problems))
+        }
+    }
+}
+
+/// The gateway, built but not running.
+pub struct App {
+    config: Config,
+    sources: Sources,
+    store: Store,
+    lanes: Lanes,
+    ledger: Ledger,
+    routes: RoutesHandle,
+    metrics: Arc<SourceMetrics>,
+    readiness: Readiness,
+    sink: Sink,
+    admin: Admin,
+    signals: Signals,
+}
+
+impl App {
+    /// Builds every part and binds the admin address. Broker and database may be unreachable.
+    ///
+    /// # Errors
+    /// What trying again would not mend.
+    pub async fn build(prepared: Prepared, sources: Sources) -> anyhow::Result<Self> {
+        let Prepared { loaded, router } = prepared;
+        let config = loaded.config;
+        let registry = Registry::default();
+        let readiness = Readiness::default();
+        let ledger = registry.add(Ledger::default());
+        registry.process();
+        let metrics = Arc::new(SourceMetrics::register(&registry));
+        let client = connect(&config.mongodb, config.sink.writers).await?;
+        let store = Store::new(client, &config.mongodb);
+        let lanes = Lanes::new(config.sink.writers, config.sink.qos0_messages, &LaneMetrics::register(&registry));
+        let names: Vec<_> = config.streams.iter().map(|s| s.name.as_str()).collect();
+        let sink = Sink::build(&config.sink, &config.mqtt.client_id, &store, &lanes, &registry, &readiness, &names);
+        let routes = RoutesHandle::new(Routes::new(router, &ledger));
+        let admin = Admin::build(&config.admin, &registry, &readiness).await?;
+        let signals = Signals::install().context("cannot install signal handlers")?;
+        Ok(Self { config, sources, store, lanes, ledger, routes, metrics, readiness, sink, admin, signals })
+    }
+
+    /// Runs until a signal or a failure, then stops in order.
+    pub async fn run(mut self) -> Verdict {
+        let tasks = Tasks::default();
+        tracing::info!(admin = %self.admin.address, broker = self.config.mqtt.url, database = self.config.mongodb.database, "Tidegate starts");
+        tasks.spawn_service("admin", self.admin.run());
+        self.sink.run(&tasks);
+        let (alive, sources_alive) = mpsc::channel(1);
+        tasks.spawn("lanes", close_behind(sources_alive, self.lanes.clone()));
+        let surroundings = Surroundings {
+            routes: self.routes.clone(),
+            lanes: self.lanes,
+            ledger: self.ledger.clone(),
+            metrics: self.metrics,
+            readiness: self.readiness.clone(),
+            alive,
+        };
+        let condition = self.readiness.condition("provision", "not done yet");
+        tasks.spawn("start", start(self.store.clone(), self.config.clone(), surroundings, condition, tasks.clone()));
+
+        let drain = self.config.sink.drain_timeout.0;
+        let waiting = tasks.clone();
+        let mut finished = tokio::spawn(async move { waiting.finish(drain).await });
+        loop {
+            tokio::select! {
+                // Signals are kept while nobody waits; the handle is polled again.
+                verdict = &mut finished => {
+                    return verdict.unwrap_or_else(|error| Verdict::Failed(error.to_string()));
+                }
+                signal = self.signals.next() => match signal {
+                    Signal::Stop if tasks.stopping().is_cancelled() => {
+                        tracing::warn!("Second signal: leaving at once");
+                        tasks.abandon();
+                    }
+                    Signal::Stop => {
+                        tracing::info!(in_flight = self.ledger.in_flight(), "Stopping: finishing writes and acknowledgements");
+                        tasks.stop();
+                    }
+                    Signal::Reload => reload(&self.sources, &self.config, &self.store, &self.ledger, &self.routes).await,
+                },
+            }
+        }
+    }
+}
+
+/// Provisions, however long the database takes to be there, then starts the sources. Nothing is
+/// taken from the broker before there is a place for it.
+async fn start(store: Store, config: Config, surroundings: Surroundings, condition: Condition, tasks: Tasks) -> anyhow::Result<()> {
+    if !provisioned(&store, &config, &condition, &tasks.stopping()).await? {
+        return Ok(());
+    }
+    condition.clear();
+    source::run(&config.mqtt, &surroundings, &tasks).context("cannot start the MQTT side")
+}
+
+/// `false`: asked to stop before it was done.
+async fn provisioned(store: &Store, config: &Config, condition: &Condition, stopping: &CancellationToken) -> Result<bool, ProvisionError> {
+    let mut backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(5));
+    loop {
+        // In a task of its own: a driver call is never dropped half way.
+        let (handle, wanted) = (store.clone(), config.clone());
+        let call = tokio::spawn(async move { provision(&handle, &wanted).await });
+        tokio::select! {
+            // The task goes on by itself; provisioning is idempotent.
+            () = stopping.cancelled() => return Ok(false),
+            outcome = call => match outcome.expect("provisioning does not panic; if it does, so does this task") {
+                Ok(findings) => {
+                    report(&findings);
+                    return Ok(true);
+                }
+                Err(error) if error.transient() => {
+                    if condition.raise(error.to_string()) {
+                        tracing::warn!(error = %error, "The database cannot be prepared yet; trying again");
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        tokio::select! {
+            // Both branches only wait.
+            () = stopping.cancelled() => return Ok(false),
+            () = tokio::time::sleep(backoff.next_pause()) => {}
+        }
+    }
+}
+
+fn report(findings: &[Finding]) {
+    for finding in findings {
+        match finding {
+            Finding::Created(what) => tracing::info!(what, "Created in MongoDB"),
+            Finding::Present(_) => {}
+            Finding::Drift(what) => tracing::warn!(what, "MongoDB differs from the configuration; nothing was changed"),
+            Finding::Warning(what) => tracing::warn!(what, "MongoDB deployment"),
+        }
+    }
+}
+
+/// Closes the lanes when the last source has gone.
+async fn close_behind(mut sources: mpsc::Receiver<Infallible>, lanes: Lanes) -> Result<(), Infallible> {
+    let None = sources.recv().await;
+    lanes.close();
+    Ok(())
+}
+
+/// Puts changed streams in force. A bad file changes nothing.
+async fn reload(sources: &Sources, running: &Config, store: &Store, ledger: &Ledger, routes: &RoutesHandle) {
+    let prepared = match prepare(sources) {
+        Ok(prepared) => prepared,
+        Err(problems) => {
+            tracing::error!(error = %problems, "Configuration not reloaded; the old one stays in force");
+            return;
+        }
+    };
+    let config = prepared.loaded.config;
+    if (Config { streams: running.streams.clone(), ..config.clone() }) != *running {
+        tracing::warn!("Sections other than [[streams]] have changed; they take effect at the next start");
+    }
+    let wanted = Config { streams: config.streams, ..running.clone() };
+    let (handle, copy) = (store.clone(), wanted.clone());
+    // In a task of its own: a driver call is never dropped half way.
+    match tokio::spawn(async move { provision(&handle, &copy).await }).await {
+        Ok(Ok(findings)) => {
+            report(&findings);
+            routes.replace(Routes::new(prepared.router, ledger));
+            tracing::info!(streams = wanted.streams.len(), "Streams reloaded");
+        }
+        Ok(Err(error)) => tracing::error!(error = %error, "Streams not reloaded; the old ones stay in force"),
+        Err(error) => tracing::error!(error = %error, "Streams not reloaded; the old ones stay in force"),
+    }
+}
