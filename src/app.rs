@@ -41,7 +41,10 @@ pub fn prepare(sources: &Sources) -> Result<Prepared, Problems> {
         Err(found) => {
             let mut problems = Problems::default();
             for problem in found {
-                problems.add(format!("streams.{}.{}", problem.stream, problem.key), problem.message);
+                problems.add(
+                    format!("streams.{}.{}", problem.stream, problem.key),
+                    problem.message,
+                );
             }
             Err(loaded.locate(problems))
         }
@@ -78,13 +81,37 @@ impl App {
         let metrics = Arc::new(SourceMetrics::register(&registry));
         let client = connect(&config.mongodb, config.sink.writers).await?;
         let store = Store::new(client, &config.mongodb);
-        let lanes = Lanes::new(config.sink.writers, config.sink.qos0_messages, &LaneMetrics::register(&registry));
+        let lanes = Lanes::new(
+            config.sink.writers,
+            config.sink.qos0_messages,
+            &LaneMetrics::register(&registry),
+        );
         let names: Vec<_> = config.streams.iter().map(|s| s.name.as_str()).collect();
-        let sink = Sink::build(&config.sink, &config.mqtt.client_id, &store, &lanes, &registry, &readiness, &names);
+        let sink = Sink::build(
+            &config.sink,
+            &config.mqtt.client_id,
+            &store,
+            &lanes,
+            &registry,
+            &readiness,
+            &names,
+        );
         let routes = RoutesHandle::new(Routes::new(router, &ledger));
         let admin = Admin::build(&config.admin, &registry, &readiness).await?;
         let signals = Signals::install().context("cannot install signal handlers")?;
-        Ok(Self { config, sources, store, lanes, ledger, routes, metrics, readiness, sink, admin, signals })
+        Ok(Self {
+            config,
+            sources,
+            store,
+            lanes,
+            ledger,
+            routes,
+            metrics,
+            readiness,
+            sink,
+            admin,
+            signals,
+        })
     }
 
     /// Runs until a signal or a failure, then stops in order.
@@ -104,7 +131,16 @@ impl App {
             alive,
         };
         let condition = self.readiness.condition("provision", "not done yet");
-        tasks.spawn("start", start(self.store.clone(), self.config.clone(), surroundings, condition, tasks.clone()));
+        tasks.spawn(
+            "start",
+            start(
+                self.store.clone(),
+                self.config.clone(),
+                surroundings,
+                condition,
+                tasks.clone(),
+            ),
+        );
 
         let drain = self.config.sink.drain_timeout.0;
         let waiting = tasks.clone();
@@ -133,7 +169,13 @@ impl App {
 
 /// Provisions, however long the database takes to be there, then starts the sources. Nothing is
 /// taken from the broker before there is a place for it.
-async fn start(store: Store, config: Config, surroundings: Surroundings, condition: Condition, tasks: Tasks) -> anyhow::Result<()> {
+async fn start(
+    store: Store,
+    config: Config,
+    surroundings: Surroundings,
+    condition: Condition,
+    tasks: Tasks,
+) -> anyhow::Result<()> {
     if !provisioned(&store, &config, &condition, &tasks.stopping()).await? {
         return Ok(());
     }
@@ -142,7 +184,12 @@ async fn start(store: Store, config: Config, surroundings: Surroundings, conditi
 }
 
 /// `false`: asked to stop before it was done.
-async fn provisioned(store: &Store, config: &Config, condition: &Condition, stopping: &CancellationToken) -> Result<bool, ProvisionError> {
+async fn provisioned(
+    store: &Store,
+    config: &Config,
+    condition: &Condition,
+    stopping: &CancellationToken,
+) -> Result<bool, ProvisionError> {
     let mut backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(5));
     loop {
         // In a task of its own: a driver call is never dropped half way.
@@ -177,21 +224,33 @@ fn report(findings: &[Finding]) {
         match finding {
             Finding::Created(what) => tracing::info!(what, "Created in MongoDB"),
             Finding::Present(_) => {}
-            Finding::Drift(what) => tracing::warn!(what, "MongoDB differs from the configuration; nothing was changed"),
+            Finding::Drift(what) => tracing::warn!(
+                what,
+                "MongoDB differs from the configuration; nothing was changed"
+            ),
             Finding::Warning(what) => tracing::warn!(what, "MongoDB deployment"),
         }
     }
 }
 
 /// Closes the lanes when the last source has gone.
-async fn close_behind(mut sources: mpsc::Receiver<Infallible>, lanes: Lanes) -> Result<(), Infallible> {
+async fn close_behind(
+    mut sources: mpsc::Receiver<Infallible>,
+    lanes: Lanes,
+) -> Result<(), Infallible> {
     let None = sources.recv().await;
     lanes.close();
     Ok(())
 }
 
 /// Puts changed streams in force. A bad file changes nothing.
-async fn reload(sources: &Sources, running: &Config, store: &Store, ledger: &Ledger, routes: &RoutesHandle) {
+async fn reload(
+    sources: &Sources,
+    running: &Config,
+    store: &Store,
+    ledger: &Ledger,
+    routes: &RoutesHandle,
+) {
     let prepared = match prepare(sources) {
         Ok(prepared) => prepared,
         Err(problems) => {
@@ -200,10 +259,19 @@ async fn reload(sources: &Sources, running: &Config, store: &Store, ledger: &Led
         }
     };
     let config = prepared.loaded.config;
-    if (Config { streams: running.streams.clone(), ..config.clone() }) != *running {
-        tracing::warn!("Sections other than [[streams]] have changed; they take effect at the next start");
+    if (Config {
+        streams: running.streams.clone(),
+        ..config.clone()
+    }) != *running
+    {
+        tracing::warn!(
+            "Sections other than [[streams]] have changed; they take effect at the next start"
+        );
     }
-    let wanted = Config { streams: config.streams, ..running.clone() };
+    let wanted = Config {
+        streams: config.streams,
+        ..running.clone()
+    };
     let (handle, copy) = (store.clone(), wanted.clone());
     // In a task of its own: a driver call is never dropped half way.
     match tokio::spawn(async move { provision(&handle, &copy).await }).await {
@@ -212,7 +280,11 @@ async fn reload(sources: &Sources, running: &Config, store: &Store, ledger: &Led
             routes.replace(Routes::new(prepared.router, ledger));
             tracing::info!(streams = wanted.streams.len(), "Streams reloaded");
         }
-        Ok(Err(error)) => tracing::error!(error = %error, "Streams not reloaded; the old ones stay in force"),
-        Err(error) => tracing::error!(error = %error, "Streams not reloaded; the old ones stay in force"),
+        Ok(Err(error)) => {
+            tracing::error!(error = %error, "Streams not reloaded; the old ones stay in force")
+        }
+        Err(error) => {
+            tracing::error!(error = %error, "Streams not reloaded; the old ones stay in force")
+        }
     }
 }

@@ -6,7 +6,10 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     // Two TLS users are linked in; without a choice made here rustls would refuse to guess.
-    if rustls::crypto::ring::default_provider().install_default().is_err() {
+    if rustls::crypto::ring::default_provider()
+        .install_default()
+        .is_err()
+    {
         eprintln!("tidegate: a TLS provider is installed already");
         return ExitCode::FAILURE;
     }

@@ -27,7 +27,9 @@ pub enum AdminError {
     #[error("admin.token_file: {0}")]
     Secret(String),
     /// The address is taken or not ours.
-    #[error("admin.listen: cannot listen on {address}: {error}. Stop what uses it, or set another address")]
+    #[error(
+        "admin.listen: cannot listen on {address}: {error}. Stop what uses it, or set another address"
+    )]
     Listen {
         /// The address.
         address: SocketAddr,
@@ -56,17 +58,36 @@ impl Admin {
     ///
     /// # Errors
     /// Where it cannot be bound, or the token cannot be read.
-    pub async fn build(config: &AdminConfig, registry: &Registry, readiness: &Readiness) -> Result<Self, AdminError> {
+    pub async fn build(
+        config: &AdminConfig,
+        registry: &Registry,
+        readiness: &Readiness,
+    ) -> Result<Self, AdminError> {
         let token = value_or_file(&config.token, &config.token_file).map_err(AdminError::Secret)?;
-        let listen = |error| AdminError::Listen { address: config.listen, error };
+        let listen = |error| AdminError::Listen {
+            address: config.listen,
+            error,
+        };
         let listener = TcpListener::bind(config.listen).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
-        let shared = Shared { registry: registry.clone(), readiness: readiness.clone(), token };
+        let shared = Shared {
+            registry: registry.clone(),
+            readiness: readiness.clone(),
+            token,
+        };
         let guarded = Router::new()
             .route("/metrics", get(metrics))
             .route_layer(middleware::from_fn_with_state(shared.clone(), authorize));
-        let router = Router::new().route("/livez", get(livez)).route("/readyz", get(readyz)).merge(guarded).with_state(shared);
-        Ok(Self { listener, router, address })
+        let router = Router::new()
+            .route("/livez", get(livez))
+            .route("/readyz", get(readyz))
+            .merge(guarded)
+            .with_state(shared);
+        Ok(Self {
+            listener,
+            router,
+            address,
+        })
     }
 
     /// Serves until dropped.
@@ -84,17 +105,36 @@ async fn livez() -> &'static str {
 
 async fn readyz(State(shared): State<Shared>) -> Response {
     let reasons = shared.readiness.reasons();
-    let status = if reasons.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let status = if reasons.is_empty() {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
     let body = serde_json::json!({ "ready": reasons.is_empty(), "reasons": reasons });
-    (status, [(header::CONTENT_TYPE, "application/json")], format!("{body}\n")).into_response()
+    (
+        status,
+        [(header::CONTENT_TYPE, "application/json")],
+        format!("{body}\n"),
+    )
+        .into_response()
 }
 
 async fn metrics(State(shared): State<Shared>) -> Response {
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], shared.registry.text()).into_response()
+    (
+        [(
+            header::CONTENT_TYPE,
+            "text/plain; version=0.0.4; charset=utf-8",
+        )],
+        shared.registry.text(),
+    )
+        .into_response()
 }
 
 async fn authorize(State(shared): State<Shared>, request: Request, next: Next) -> Response {
-    let given = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let given = request
+        .headers()
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.to_str().ok());
     let allowed = match &shared.token {
         None => true,
         Some(token) => given
@@ -104,10 +144,19 @@ async fn authorize(State(shared): State<Shared>, request: Request, next: Next) -
     if allowed {
         return next.run(request).await;
     }
-    (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")], "a bearer token is needed: admin.token_file\n").into_response()
+    (
+        StatusCode::UNAUTHORIZED,
+        [(header::WWW_AUTHENTICATE, "Bearer")],
+        "a bearer token is needed: admin.token_file\n",
+    )
+        .into_response()
 }
 
 /// Compares without telling by its duration where the difference is.
 fn same(a: &[u8], b: &[u8]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).fold(0, |difference, (x, y)| difference | (x ^ y)) == 0
+    a.len() == b.len()
+        && a.iter()
+            .zip(b)
+            .fold(0, |difference, (x, y)| difference | (x ^ y))
+            == 0
 }

@@ -28,11 +28,17 @@ impl Check {
             return Ok(ExitCode::SUCCESS);
         }
         println!("The configuration is sound.");
-        println!("  broker      {} as {:?}", config.mqtt.url, config.mqtt.client_id);
+        println!(
+            "  broker      {} as {:?}",
+            config.mqtt.url, config.mqtt.client_id
+        );
         println!("  subscribes  {}", prepared.router.filters().join(" "));
         for stream in &config.streams {
             match stream.action {
-                Action::Store => println!("  stream      {} -> {}.{}", stream.name, config.mongodb.database, stream.collection),
+                Action::Store => println!(
+                    "  stream      {} -> {}.{}",
+                    stream.name, config.mongodb.database, stream.collection
+                ),
                 Action::Ignore => println!("  stream      {} (ignored)", stream.name),
             }
         }

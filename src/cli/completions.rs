@@ -16,7 +16,12 @@ pub struct Completions {
 
 impl Completions {
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        clap_complete::generate(self.shell, &mut Cli::command(), "tidegate", &mut std::io::stdout());
+        clap_complete::generate(
+            self.shell,
+            &mut Cli::command(),
+            "tidegate",
+            &mut std::io::stdout(),
+        );
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -88,7 +88,13 @@ struct Which {
 
 impl Which {
     fn filter(self) -> DeadLetterFilter {
-        DeadLetterFilter { id: self.id, stream: self.stream, reason: self.reason, since: self.since, until: self.until }
+        DeadLetterFilter {
+            id: self.id,
+            stream: self.stream,
+            reason: self.reason,
+            since: self.since,
+            until: self.until,
+        }
     }
 
     /// The filter for a command that changes things: naming nothing must be said aloud.
@@ -104,8 +110,16 @@ impl Which {
 impl DeadLetters {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         match self.action {
-            Action::List { config, which, limit } => block_on(list(config.prepare()?, which.filter(), limit)),
-            Action::Show { config, id, payload } => block_on(show(config.prepare()?, id, payload)),
+            Action::List {
+                config,
+                which,
+                limit,
+            } => block_on(list(config.prepare()?, which.filter(), limit)),
+            Action::Show {
+                config,
+                id,
+                payload,
+            } => block_on(show(config.prepare()?, id, payload)),
             Action::Replay { config, which, all } => {
                 let filter = which.some(all)?;
                 block_on(replay(config.prepare()?, filter))
@@ -113,7 +127,10 @@ impl DeadLetters {
             Action::Drop { config, which, all } => {
                 let filter = which.some(all)?;
                 block_on(async {
-                    let dropped = open(&config.prepare()?).await?.drop_dead_letters(&filter).await?;
+                    let dropped = open(&config.prepare()?)
+                        .await?
+                        .drop_dead_letters(&filter)
+                        .await?;
                     println!("{dropped} dropped");
                     Ok(ExitCode::SUCCESS)
                 })
@@ -127,30 +144,62 @@ async fn open(prepared: &Prepared) -> anyhow::Result<Store> {
     Ok(Store::new(connect(config, 1).await?, config))
 }
 
-async fn list(prepared: Prepared, filter: DeadLetterFilter, limit: u32) -> anyhow::Result<ExitCode> {
+async fn list(
+    prepared: Prepared,
+    filter: DeadLetterFilter,
+    limit: u32,
+) -> anyhow::Result<ExitCode> {
     let store = open(&prepared).await?;
     let total = store.count_dead_letters(&filter).await?;
     let letters = store.find_dead_letters(&filter, i64::from(limit)).await?;
     for letter in &letters {
-        println!("{}  {}  {:20}  {}  {}", letter.id, letter.at, letter.reason, printable(&letter.topic), printable(&letter.detail));
+        println!(
+            "{}  {}  {:20}  {}  {}",
+            letter.id,
+            letter.at,
+            letter.reason,
+            printable(&letter.topic),
+            printable(&letter.detail)
+        );
     }
     println!("{} of {total}", letters.len());
     Ok(ExitCode::SUCCESS)
 }
 
 async fn show(prepared: Prepared, id: ObjectId, payload_only: bool) -> anyhow::Result<ExitCode> {
-    let filter = DeadLetterFilter { id: Some(id), ..DeadLetterFilter::default() };
+    let filter = DeadLetterFilter {
+        id: Some(id),
+        ..DeadLetterFilter::default()
+    };
     let letters = open(&prepared).await?.find_dead_letters(&filter, 1).await?;
-    let letter = letters.first().with_context(|| format!("there is no dead letter {id}"))?;
+    let letter = letters
+        .first()
+        .with_context(|| format!("there is no dead letter {id}"))?;
     if payload_only {
         std::io::stdout().write_all(&letter.payload)?;
         return Ok(ExitCode::SUCCESS);
     }
     let stream = letter.stream.as_deref().unwrap_or("none claimed it");
-    println!("id        {}\nreceived  {}\ntopic     {}", letter.id, letter.at, printable(&letter.topic));
-    println!("stream    {stream}\nreason    {}\ndetail    {}", letter.reason, printable(&letter.detail));
-    println!("qos       {}\nretained  {}\ngateway   {}\nreplays   {}", letter.qos as u8, letter.retained, letter.gateway, letter.attempts);
-    println!("payload   {} bytes{}", letter.payload_bytes, if letter.cut() { ", cut" } else { "" });
+    println!(
+        "id        {}\nreceived  {}\ntopic     {}",
+        letter.id,
+        letter.at,
+        printable(&letter.topic)
+    );
+    println!(
+        "stream    {stream}\nreason    {}\ndetail    {}",
+        letter.reason,
+        printable(&letter.detail)
+    );
+    println!(
+        "qos       {}\nretained  {}\ngateway   {}\nreplays   {}",
+        letter.qos as u8, letter.retained, letter.gateway, letter.attempts
+    );
+    println!(
+        "payload   {} bytes{}",
+        letter.payload_bytes,
+        if letter.cut() { ", cut" } else { "" }
+    );
     println!("{}", printable(&String::from_utf8_lossy(&letter.payload)));
     Ok(ExitCode::SUCCESS)
 }
@@ -161,12 +210,17 @@ async fn replay(prepared: Prepared, filter: DeadLetterFilter) -> anyhow::Result<
     for letter in store.find_dead_letters(&filter, 0).await? {
         match replay_one(&prepared, &store, &letter).await? {
             Ok(()) => {
-                let one = DeadLetterFilter { id: Some(letter.id), ..DeadLetterFilter::default() };
+                let one = DeadLetterFilter {
+                    id: Some(letter.id),
+                    ..DeadLetterFilter::default()
+                };
                 store.drop_dead_letters(&one).await?;
                 stored += 1;
             }
             Err((reason, detail)) => {
-                store.note_failed_replay(letter.id, &reason, &detail).await?;
+                store
+                    .note_failed_replay(letter.id, &reason, &detail)
+                    .await?;
                 println!("{}  kept: {reason}: {}", letter.id, printable(&detail));
                 kept += 1;
             }
@@ -178,12 +232,23 @@ async fn replay(prepared: Prepared, filter: DeadLetterFilter) -> anyhow::Result<
 
 /// Stores one letter's readings, or says why not. Ids follow from the letter's, so that a replay
 /// that was cut off can be repeated without doubling anything.
-async fn replay_one(prepared: &Prepared, store: &Store, letter: &DeadLetter) -> anyhow::Result<Result<(), (String, String)>> {
+async fn replay_one(
+    prepared: &Prepared,
+    store: &Store,
+    letter: &DeadLetter,
+) -> anyhow::Result<Result<(), (String, String)>> {
     if letter.cut() {
-        return Ok(Err((letter.reason.clone(), "the payload was cut when it was kept; it cannot be decoded".into())));
+        return Ok(Err((
+            letter.reason.clone(),
+            "the payload was cut when it was kept; it cannot be decoded".into(),
+        )));
     }
     let message = Message {
-        topic: letter.topic_bytes.clone().unwrap_or_else(|| letter.topic.clone().into_bytes()).into(),
+        topic: letter
+            .topic_bytes
+            .clone()
+            .unwrap_or_else(|| letter.topic.clone().into_bytes())
+            .into(),
         payload: Bytes::from(letter.payload.clone()),
         qos: letter.qos,
         // Asked for by a person now: not a replay that should be skipped.
@@ -197,19 +262,34 @@ async fn replay_one(prepared: &Prepared, store: &Store, letter: &DeadLetter) -> 
     }
     let Some(stream) = decoded.stream.filter(|_| !decoded.readings.is_empty()) else {
         let reason = decoded.ignored.map_or("no_values", |reason| reason.code());
-        return Ok(Err((reason.to_owned(), "today's configuration leaves this message out".into())));
+        return Ok(Err((
+            reason.to_owned(),
+            "today's configuration leaves this message out".into(),
+        )));
     };
     let series = store.series(stream.config());
-    let ids: Vec<_> = (0u32..).map(|position| derived_id(letter.id, position)).take(decoded.readings.len()).collect();
+    let ids: Vec<_> = (0u32..)
+        .map(|position| derived_id(letter.id, position))
+        .take(decoded.readings.len())
+        .collect();
     let keys: Vec<_> = decoded
         .readings
         .iter()
         .zip(&ids)
-        .map(|(reading, id)| Key { device: reading.device.as_str(), timestamp: reading.timestamp, id: *id })
+        .map(|(reading, id)| Key {
+            device: reading.device.as_str(),
+            timestamp: reading.timestamp,
+            id: *id,
+        })
         .collect();
     let there = series.stored(&keys).await?;
     let mut documents = Vec::new();
-    for (reading, id) in decoded.readings.iter().zip(&ids).filter(|(_, id)| !there.contains(*id)) {
+    for (reading, id) in decoded
+        .readings
+        .iter()
+        .zip(&ids)
+        .filter(|(_, id)| !there.contains(*id))
+    {
         match encode_reading(*id, reading) {
             Ok(document) => documents.push(document),
             Err(error) => return Ok(Err(("too_large".into(), error.to_string()))),
@@ -232,5 +312,13 @@ fn derived_id(letter: ObjectId, position: u32) -> ObjectId {
 
 /// Text from outside, made safe for a terminal.
 fn printable(text: &str) -> String {
-    text.chars().flat_map(|c| if c.is_control() && c != '\n' { c.escape_default().collect::<Vec<_>>() } else { vec![c] }).collect()
+    text.chars()
+        .flat_map(|c| {
+            if c.is_control() && c != '\n' {
+                c.escape_default().collect::<Vec<_>>()
+            } else {
+                vec![c]
+            }
+        })
+        .collect()
 }

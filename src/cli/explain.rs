@@ -24,7 +24,11 @@ pub struct Explain {
     #[arg(long)]
     topic: String,
     /// The payload as text
-    #[arg(long, conflicts_with = "payload_file", required_unless_present = "payload_file")]
+    #[arg(
+        long,
+        conflicts_with = "payload_file",
+        required_unless_present = "payload_file"
+    )]
     payload: Option<String>,
     /// File that holds the payload
     #[arg(long, value_name = "FILE")]
@@ -45,7 +49,9 @@ impl Explain {
         let prepared = self.config.prepare()?;
         let payload = match (&self.payload, &self.payload_file) {
             (Some(text), _) => text.clone().into_bytes(),
-            (None, Some(path)) => std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?,
+            (None, Some(path)) => {
+                std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?
+            }
             (None, None) => Vec::new(),
         };
         let message = Message {
@@ -92,8 +98,16 @@ fn contract(decoded: &Decoded) -> Value {
 }
 
 fn reading(reading: &Reading) -> Value {
-    let tags: Map<_, _> = reading.tags.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
-    let fields: Map<_, _> = reading.fields.iter().map(|(name, field)| (name.clone(), value(field))).collect();
+    let tags: Map<_, _> = reading
+        .tags
+        .iter()
+        .map(|(name, value)| (name.clone(), json!(value)))
+        .collect();
+    let fields: Map<_, _> = reading
+        .fields
+        .iter()
+        .map(|(name, field)| (name.clone(), value(field)))
+        .collect();
     json!({
         "deviceId": reading.device.as_str(),
         "type": reading.kind.as_deref(),
@@ -112,20 +126,32 @@ fn reading(reading: &Reading) -> Value {
 fn value(field: &FieldValue) -> Value {
     match field {
         // Whole doubles print as integers: to JSON they are the same number.
-        FieldValue::Double(number) if number.fract() == 0.0 && number.abs() < 9_007_199_254_740_992.0 => json!(*number as i64),
+        FieldValue::Double(number)
+            if number.fract() == 0.0 && number.abs() < 9_007_199_254_740_992.0 =>
+        {
+            json!(*number as i64)
+        }
         FieldValue::Double(number) => json!(number),
         FieldValue::Int64(number) => json!(number),
         FieldValue::Bool(truth) => json!(truth),
         FieldValue::Text(text) => json!(text),
         FieldValue::Null => Value::Null,
         FieldValue::Array(items) => items.iter().map(value).collect(),
-        FieldValue::Object(entries) => entries.iter().map(|(key, field)| (key.clone(), value(field))).collect(),
+        FieldValue::Object(entries) => entries
+            .iter()
+            .map(|(key, field)| (key.clone(), value(field)))
+            .collect(),
     }
 }
 
 fn text(decoded: &Decoded) -> String {
     let mut lines = Vec::new();
-    let stream = decoded.stream.as_ref().map_or("no stream claims the topic".to_owned(), |s| format!("stream {}", s.name()));
+    let stream = decoded
+        .stream
+        .as_ref()
+        .map_or("no stream claims the topic".to_owned(), |s| {
+            format!("stream {}", s.name())
+        });
     lines.push(format!("{} ({stream})", outcome(decoded).replace('_', " ")));
     if let Some(reason) = decoded.ignored {
         lines.push(format!("  reason     {reason}"));
@@ -154,7 +180,10 @@ fn text(decoded: &Decoded) -> String {
             lines.push(format!("  field      {name} = {}", value(field)));
         }
         if !reading.flags.is_empty() {
-            lines.push(format!("  flags      {}", reading.flags.names().collect::<Vec<_>>().join(", ")));
+            lines.push(format!(
+                "  flags      {}",
+                reading.flags.names().collect::<Vec<_>>().join(", ")
+            ));
         }
     }
     lines.push(String::new());

@@ -20,14 +20,20 @@ use crate::config::Sources;
 /// Takes what devices publish over MQTT and stores it in MongoDB time-series collections; a
 /// message is acknowledged to the broker only after the database has it.
 #[derive(Debug, Parser)]
-#[command(name = "tidegate", version, arg_required_else_help = true, max_term_width = 100, after_help = "\
+#[command(
+    name = "tidegate",
+    version,
+    arg_required_else_help = true,
+    max_term_width = 100,
+    after_help = "\
 First steps:
   tidegate check --config tidegate.toml                    every mistake at once
   tidegate explain --config tidegate.toml --topic devices/d1/telemetry --payload '{\"t\":21.5}'
                                                            what would be stored
   tidegate run --config tidegate.toml                      the gateway itself
 
-Keys of the file can be set by environment variables too: TIDEGATE_MQTT__URL sets mqtt.url.")]
+Keys of the file can be set by environment variables too: TIDEGATE_MQTT__URL sets mqtt.url."
+)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -100,5 +106,8 @@ fn sentence(error: &anyhow::Error) -> String {
 
 /// A runtime for commands that talk to the network.
 fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(future)
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?
+        .block_on(future)
 }

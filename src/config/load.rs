@@ -91,8 +91,18 @@ pub fn load(sources: &Sources) -> Result<Loaded, Problems> {
             continue;
         };
         if !rest.contains("__") {
-            // Container platforms set such variables for a service of the same name.
-            if !rest.starts_with("PORT") && !rest.starts_with("SERVICE_") && rest != "CACHE" {
+            // Container platforms set such variables for a service of the same name; the others
+            // belong to the scripts and tests.
+            let known = [
+                "PORT",
+                "SERVICE_",
+                "CACHE",
+                "MONGOD",
+                "MOSQUITTO",
+                "CASES",
+                "DEMO_",
+            ];
+            if !known.iter().any(|name| rest.starts_with(name)) {
                 warnings.push(format!(
                     "environment variable {name} is not read: keys are written {PREFIX}<SECTION>__<KEY>"
                 ));

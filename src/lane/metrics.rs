@@ -20,7 +20,12 @@ impl LaneMetrics {
     /// Registers the families.
     pub fn register(registry: &Registry) -> Self {
         Self {
-            depth: registry.gauges("tidegate_lane_depth_loads", "Readings and dead letters waiting for a writer", "lane", &[]),
+            depth: registry.gauges(
+                "tidegate_lane_depth_loads",
+                "Readings and dead letters waiting for a writer",
+                "lane",
+                &[],
+            ),
             dropped: registry.counters(
                 "tidegate_lane_qos0_dropped_total",
                 "QoS 0 loads pushed out of a full lane, oldest first",

@@ -39,7 +39,12 @@ struct Queues {
 
 impl Lane {
     pub(super) fn new(qos0_messages: usize, series: LaneSeries) -> Self {
-        Self { queues: Mutex::default(), arrived: Notify::new(), qos0_messages, series }
+        Self {
+            queues: Mutex::default(),
+            arrived: Notify::new(),
+            qos0_messages,
+            series,
+        }
     }
 
     /// Adds a load; a QoS 0 one may push out the oldest of its kind.
@@ -47,7 +52,11 @@ impl Lane {
         let mut queues = self.lock();
         let pushed_out = if load.lossy() {
             queues.lossy.push_back(load);
-            if queues.lossy.len() > self.qos0_messages { queues.lossy.pop_front() } else { None }
+            if queues.lossy.len() > self.qos0_messages {
+                queues.lossy.pop_front()
+            } else {
+                None
+            }
         } else {
             queues.kept.push_back(load);
             None
@@ -114,14 +123,18 @@ impl Lane {
         let Queues { kept, lossy, .. } = &mut *queues;
         for queue in [kept, lossy] {
             while let Some(load) = queue.front() {
-                if taken.len() >= limits.loads || (bytes + load.weight() > limits.bytes && !taken.is_empty()) {
+                if taken.len() >= limits.loads
+                    || (bytes + load.weight() > limits.bytes && !taken.is_empty())
+                {
                     break;
                 }
                 bytes += load.weight();
                 taken.extend(queue.pop_front());
             }
         }
-        self.series.depth.sub(i64::try_from(taken.len()).unwrap_or(i64::MAX));
+        self.series
+            .depth
+            .sub(i64::try_from(taken.len()).unwrap_or(i64::MAX));
         taken
     }
 
@@ -163,8 +176,18 @@ mod tests {
         Load {
             message: Arc::new(message),
             stream: None,
-            cargo: Cargo::DeadLetter { reason: Reason::NoRoute, detail: String::new() },
-            receipt: Receipt::new(Ticket { sequence, stream: 0, weight: 0 }, endings.clone()),
+            cargo: Cargo::DeadLetter {
+                reason: Reason::NoRoute,
+                detail: String::new(),
+            },
+            receipt: Receipt::new(
+                Ticket {
+                    sequence,
+                    stream: 0,
+                    weight: 0,
+                },
+                endings.clone(),
+            ),
         }
     }
 
@@ -176,11 +199,28 @@ mod tests {
             lanes.push("d", load(&endings, sequence, QoS::AtMostOnce));
         }
         lanes.push("d", load(&endings, 9, QoS::AtLeastOnce));
-        assert_eq!(*endings.0.lock().unwrap(), [(0, Some(Outcome::Dropped)), (1, Some(Outcome::Dropped))]);
+        assert_eq!(
+            *endings.0.lock().unwrap(),
+            [(0, Some(Outcome::Dropped)), (1, Some(Outcome::Dropped))]
+        );
         let lane = lanes.iter().next().unwrap();
         assert!(lane.ready().await);
-        assert_eq!(lane.take(TakeLimits { loads: 2, bytes: 1 << 20 }).len(), 2);
-        assert_eq!(lane.take(TakeLimits { loads: 2, bytes: 1 << 20 }).len(), 1);
+        assert_eq!(
+            lane.take(TakeLimits {
+                loads: 2,
+                bytes: 1 << 20
+            })
+            .len(),
+            2
+        );
+        assert_eq!(
+            lane.take(TakeLimits {
+                loads: 2,
+                bytes: 1 << 20
+            })
+            .len(),
+            1
+        );
         lanes.close();
         assert!(!lane.ready().await);
     }
@@ -193,7 +233,21 @@ mod tests {
             lanes.push("d", load(&endings, sequence, QoS::AtLeastOnce));
         }
         let lane = lanes.iter().next().unwrap();
-        assert_eq!(lane.take(TakeLimits { loads: 10, bytes: 1 }).len(), 1);
-        assert_eq!(lane.take(TakeLimits { loads: 10, bytes: 400 }).len(), 2);
+        assert_eq!(
+            lane.take(TakeLimits {
+                loads: 10,
+                bytes: 1
+            })
+            .len(),
+            1
+        );
+        assert_eq!(
+            lane.take(TakeLimits {
+                loads: 10,
+                bytes: 400
+            })
+            .len(),
+            2
+        );
     }
 }

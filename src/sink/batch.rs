@@ -26,13 +26,29 @@ pub struct Entry {
 impl Entry {
     /// What identifies it to a look-up.
     pub fn key(&self) -> Key<'_> {
-        Key { device: self.reading.device.as_str(), timestamp: self.reading.timestamp, id: self.id }
+        Key {
+            device: self.reading.device.as_str(),
+            timestamp: self.reading.timestamp,
+            id: self.id,
+        }
     }
 
     /// Turns it into a dead letter.
-    pub fn refuse(self, reason: Reason, detail: &str, stream: &StreamConfig, gateway: &str) -> Letter {
+    pub fn refuse(
+        self,
+        reason: Reason,
+        detail: &str,
+        stream: &StreamConfig,
+        gateway: &str,
+    ) -> Letter {
         Letter {
-            letter: DeadLetter::new(&self.message, reason.code(), detail, Some(&stream.name), gateway),
+            letter: DeadLetter::new(
+                &self.message,
+                reason.code(),
+                detail,
+                Some(&stream.name),
+                gateway,
+            ),
             reason,
             receipt: self.receipt,
         }
@@ -72,11 +88,25 @@ impl Letter {
 pub fn sort_out(loads: Vec<Load>, gateway: &str) -> (Vec<Group>, Vec<Letter>) {
     let mut by_stream: Vec<(Arc<StreamConfig>, Vec<Entry>)> = Vec::new();
     let mut letters = Vec::new();
-    for Load { message, stream, cargo, receipt } in loads {
+    for Load {
+        message,
+        stream,
+        cargo,
+        receipt,
+    } in loads
+    {
         match (cargo, stream) {
             (Cargo::Reading(reading), Some(stream)) => {
-                let entry = Entry { message, reading, id: ObjectId::new(), receipt };
-                match by_stream.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &stream)) {
+                let entry = Entry {
+                    message,
+                    reading,
+                    id: ObjectId::new(),
+                    receipt,
+                };
+                match by_stream
+                    .iter_mut()
+                    .find(|(known, _)| Arc::ptr_eq(known, &stream))
+                {
                     Some((_, entries)) => entries.push(entry),
                     None => by_stream.push((stream, vec![entry])),
                 }
@@ -84,22 +114,46 @@ pub fn sort_out(loads: Vec<Load>, gateway: &str) -> (Vec<Group>, Vec<Letter>) {
             (Cargo::DeadLetter { reason, detail }, stream) => {
                 let name = stream.as_ref().map(|s| s.name.as_str());
                 let letter = DeadLetter::new(&message, reason.code(), &detail, name, gateway);
-                letters.push(Letter { letter, reason, receipt });
+                letters.push(Letter {
+                    letter,
+                    reason,
+                    receipt,
+                });
             }
             // A reading belongs to a stream; one that does not is kept rather than lost.
             (Cargo::Reading(_), None) => {
-                let letter = DeadLetter::new(&message, Reason::NoRoute.code(), "no stream claims this reading", None, gateway);
-                letters.push(Letter { letter, reason: Reason::NoRoute, receipt });
+                let letter = DeadLetter::new(
+                    &message,
+                    Reason::NoRoute.code(),
+                    "no stream claims this reading",
+                    None,
+                    gateway,
+                );
+                letters.push(Letter {
+                    letter,
+                    reason: Reason::NoRoute,
+                    receipt,
+                });
             }
         }
     }
-    let groups = by_stream.into_iter().filter_map(|(stream, entries)| group(stream, entries, gateway, &mut letters)).collect();
+    let groups = by_stream
+        .into_iter()
+        .filter_map(|(stream, entries)| group(stream, entries, gateway, &mut letters))
+        .collect();
     (groups, letters)
 }
 
-fn group(stream: Arc<StreamConfig>, mut entries: Vec<Entry>, gateway: &str, letters: &mut Vec<Letter>) -> Option<Group> {
+fn group(
+    stream: Arc<StreamConfig>,
+    mut entries: Vec<Entry>,
+    gateway: &str,
+    letters: &mut Vec<Letter>,
+) -> Option<Group> {
     // One device's readings side by side and in time order fill one bucket with one update.
-    entries.sort_by(|a, b| (&a.reading.device, a.reading.timestamp).cmp(&(&b.reading.device, b.reading.timestamp)));
+    entries.sort_by(|a, b| {
+        (&a.reading.device, a.reading.timestamp).cmp(&(&b.reading.device, b.reading.timestamp))
+    });
     let mut documents = Vec::with_capacity(entries.len());
     let mut sound = Vec::with_capacity(entries.len());
     for entry in entries {
@@ -117,6 +171,13 @@ fn group(stream: Arc<StreamConfig>, mut entries: Vec<Entry>, gateway: &str, lett
             }
         }
     }
-    let devices = sound.chunk_by(|a, b| a.reading.device == b.reading.device).count();
-    (!sound.is_empty()).then_some(Group { stream, entries: sound, documents, devices })
+    let devices = sound
+        .chunk_by(|a, b| a.reading.device == b.reading.device)
+        .count();
+    (!sound.is_empty()).then_some(Group {
+        stream,
+        entries: sound,
+        documents,
+        devices,
+    })
 }

@@ -86,26 +86,37 @@ pub struct DocumentError {
 /// The verdict on `error`.
 pub fn classify(error: &Error) -> Verdict {
     match error.kind.as_ref() {
-        ErrorKind::InsertMany(insert) => match (&insert.write_errors, &insert.write_concern_error) {
-            (Some(errors), concern) if !errors.is_empty() => {
-                let failed = errors
-                    .iter()
-                    .map(|e| DocumentError {
-                        index: e.index,
-                        refused: transient(e.code).is_none().then(|| format!("MongoDB error {}: {}", e.code, e.message)),
-                    })
-                    .collect();
-                Verdict::ByDocument { failed, unconfirmed: concern.is_some() }
+        ErrorKind::InsertMany(insert) => {
+            match (&insert.write_errors, &insert.write_concern_error) {
+                (Some(errors), concern) if !errors.is_empty() => {
+                    let failed = errors
+                        .iter()
+                        .map(|e| DocumentError {
+                            index: e.index,
+                            refused: transient(e.code)
+                                .is_none()
+                                .then(|| format!("MongoDB error {}: {}", e.code, e.message)),
+                        })
+                        .collect();
+                    Verdict::ByDocument {
+                        failed,
+                        unconfirmed: concern.is_some(),
+                    }
+                }
+                (_, Some(_)) => Verdict::Unclear(Cause::WriteConcern),
+                _ => Verdict::Unclear(Cause::Other),
             }
-            (_, Some(_)) => Verdict::Unclear(Cause::WriteConcern),
-            _ => Verdict::Unclear(Cause::Other),
-        },
-        ErrorKind::ServerSelection { .. } | ErrorKind::DnsResolve { .. } => Verdict::NotWritten(Cause::NoServer),
+        }
+        ErrorKind::ServerSelection { .. } | ErrorKind::DnsResolve { .. } => {
+            Verdict::NotWritten(Cause::NoServer)
+        }
         ErrorKind::Authentication { .. } => Verdict::NotWritten(Cause::Unauthorized),
         ErrorKind::ConnectionPoolCleared { .. } => Verdict::NotWritten(Cause::Network),
         ErrorKind::Io(_) => Verdict::Unclear(Cause::Network),
         ErrorKind::Command(command) => by_command_code(command.code, &command.message),
-        ErrorKind::BsonSerialization(_) | ErrorKind::InvalidArgument { .. } => Verdict::Divide(error.to_string()),
+        ErrorKind::BsonSerialization(_) | ErrorKind::InvalidArgument { .. } => {
+            Verdict::Divide(error.to_string())
+        }
         _ => Verdict::Unclear(Cause::Other),
     }
 }
@@ -117,7 +128,9 @@ fn by_command_code(code: i32, message: &str) -> Verdict {
         13 | 18 | 8000 => Verdict::NotWritten(Cause::Unauthorized),
         // BSONObjectTooLarge, InvalidBSON, FailedToParse, TypeMismatch, BadValue,
         // DocumentValidationFailure: about what was sent.
-        10334 | 22 | 9 | 14 | 2 | 121 => Verdict::Divide(format!("MongoDB error {code}: {message}")),
+        10334 | 22 | 9 | 14 | 2 | 121 => {
+            Verdict::Divide(format!("MongoDB error {code}: {message}"))
+        }
         _ => Verdict::Unclear(transient(code).unwrap_or(Cause::Other)),
     }
 }
@@ -131,7 +144,9 @@ fn transient(code: i32) -> Option<Cause> {
         // InterruptedDueToReplStateChange, NotPrimaryNoSecondaryOk, NotPrimaryOrSecondary,
         // and for routers StaleShardVersion, StaleEpoch, StaleConfig, StaleDbVersion,
         // ShardCannotRefreshDueToLocksHeld, FailedToSatisfyReadPreference.
-        91 | 189 | 10107 | 11600 | 11602 | 13435 | 13436 | 63 | 150 | 13388 | 249 | 334 | 133 => Some(Cause::Failover),
+        91 | 189 | 10107 | 11600 | 11602 | 13435 | 13436 | 63 | 150 | 13388 | 249 | 334 | 133 => {
+            Some(Cause::Failover)
+        }
         // WriteConcernFailed, UnsatisfiableWriteConcern, UnknownReplWriteConcern.
         64 | 100 | 79 => Some(Cause::WriteConcern),
         // ExceededTimeLimit, MaxTimeMSExpired, LockTimeout, LockBusy, WriteConflict,
@@ -160,7 +175,9 @@ mod tests {
         ] {
             assert_eq!(by_command_code(code, "m"), expected, "{code}");
         }
-        assert!(matches!(by_command_code(10334, "big"), Verdict::Divide(text) if text.contains("10334")));
+        assert!(
+            matches!(by_command_code(10334, "big"), Verdict::Divide(text) if text.contains("10334"))
+        );
     }
 
     #[test]

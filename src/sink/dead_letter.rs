@@ -22,7 +22,9 @@ pub async fn write_letters(letters: Vec<Letter>, context: &mut Context<'_>) {
     while rest.peek().is_some() {
         let mut some = Vec::new();
         let mut bytes = 0;
-        while let Some(letter) = rest.next_if(|l| some.is_empty() || bytes + l.letter.payload.len() < MAX_COMMAND_BYTES) {
+        while let Some(letter) =
+            rest.next_if(|l| some.is_empty() || bytes + l.letter.payload.len() < MAX_COMMAND_BYTES)
+        {
             bytes += letter.letter.payload.len();
             some.push(letter);
         }
@@ -35,7 +37,8 @@ async fn write_some(letters: Vec<Letter>, context: &mut Context<'_>) {
     loop {
         let (collection, sent) = (context.store.dead_letters_raw(), Arc::clone(&documents));
         // In a task of its own: a driver call is never dropped half way.
-        let call = tokio::spawn(async move { collection.insert_many(sent.iter()).ordered(false).await });
+        let call =
+            tokio::spawn(async move { collection.insert_many(sent.iter()).ordered(false).await });
         let (text, cause) = match call.await {
             Ok(Ok(_)) => break,
             Ok(Err(error)) if all_there(&error) => break,
@@ -48,14 +51,22 @@ async fn write_some(letters: Vec<Letter>, context: &mut Context<'_>) {
             }
             Err(join) => (join.to_string(), Cause::Other),
         };
-        context.metrics.attempts_failed.with_label_values(&[cause.name()]).inc();
+        context
+            .metrics
+            .attempts_failed
+            .with_label_values(&[cause.name()])
+            .inc();
         context.health.bad(&text);
         tokio::time::sleep(context.backoff.next_pause()).await;
     }
     context.health.good();
     context.backoff.reset();
     for letter in letters {
-        context.metrics.dead_letters.with_label_values(&[letter.reason.code()]).inc();
+        context
+            .metrics
+            .dead_letters
+            .with_label_values(&[letter.reason.code()])
+            .inc();
         letter.settle();
     }
 }

@@ -30,7 +30,10 @@ impl Health {
     pub(super) fn new(registry: &Registry, readiness: &Readiness) -> Self {
         Self {
             condition: readiness.condition("mongodb", "not reached yet"),
-            writable: registry.gauge("tidegate_mongodb_writable", "1 when the last write or probe was acknowledged"),
+            writable: registry.gauge(
+                "tidegate_mongodb_writable",
+                "1 when the last write or probe was acknowledged",
+            ),
             last_write: Mutex::new(None),
         }
     }
@@ -49,21 +52,34 @@ impl Health {
         self.set_last_write(None);
         self.writable.set(0);
         if self.condition.raise(reason) {
-            tracing::warn!(error = reason, "MongoDB does not take writes; trying again, nothing is acknowledged meanwhile");
+            tracing::warn!(
+                error = reason,
+                "MongoDB does not take writes; trying again, nothing is acknowledged meanwhile"
+            );
         }
     }
 
     fn set_last_write(&self, at: Option<Instant>) {
-        *self.last_write.lock().expect("nothing panics while holding an instant") = at;
+        *self
+            .last_write
+            .lock()
+            .expect("nothing panics while holding an instant") = at;
     }
 
     fn fresh(&self) -> bool {
-        let last = *self.last_write.lock().expect("nothing panics while holding an instant");
+        let last = *self
+            .last_write
+            .lock()
+            .expect("nothing panics while holding an instant");
         last.is_some_and(|at| at.elapsed() < INTERVAL)
     }
 
     /// Asks when the writers have nothing to tell.
-    pub(super) async fn watch(self: Arc<Self>, store: Store, stopping: CancellationToken) -> Result<(), Infallible> {
+    pub(super) async fn watch(
+        self: Arc<Self>,
+        store: Store,
+        stopping: CancellationToken,
+    ) -> Result<(), Infallible> {
         loop {
             if !self.fresh() {
                 self.ask(&store).await;

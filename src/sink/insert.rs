@@ -34,14 +34,26 @@ pub struct Context<'a> {
 /// Stores all entries of `group`, settling each; returns those the server refuses for what they
 /// are. Returns only when nothing is left to write.
 pub async fn insert_readings(group: Group, mut context: Context<'_>) -> Vec<Letter> {
-    let Group { stream, entries, documents, devices } = group;
+    let Group {
+        stream,
+        entries,
+        documents,
+        devices,
+    } = group;
     let series = context.store.series(&stream);
     let mut letters = Vec::new();
     context.metrics.batch_readings.observe(entries.len() as f64);
-    context.metrics.readings_per_device.observe(entries.len() as f64 / devices.max(1) as f64);
+    context
+        .metrics
+        .readings_per_device
+        .observe(entries.len() as f64 / devices.max(1) as f64);
 
     // Parts still to be written. More than one only after a command had to be divided.
-    let mut parts = vec![Part { entries, documents: Arc::from(documents), unclear: false }];
+    let mut parts = vec![Part {
+        entries,
+        documents: Arc::from(documents),
+        unclear: false,
+    }];
     while let Some(mut part) = parts.pop() {
         if part.unclear {
             match settle_stored(&series, &mut part, &stream.name, &context).await {
@@ -56,7 +68,10 @@ pub async fn insert_readings(group: Group, mut context: Context<'_>) -> Vec<Lett
         }
         let started = Instant::now();
         let result = attempt(&series, &part.documents).await;
-        context.metrics.insert_seconds.observe(started.elapsed().as_secs_f64());
+        context
+            .metrics
+            .insert_seconds
+            .observe(started.elapsed().as_secs_f64());
         let (error_text, verdict) = match result {
             Ok(()) => {
                 context.health.good();
@@ -79,14 +94,25 @@ pub async fn insert_readings(group: Group, mut context: Context<'_>) -> Vec<Lett
                 part.unclear = true;
                 parts.push(part);
             }
-            Verdict::ByDocument { failed, unconfirmed } => {
+            Verdict::ByDocument {
+                failed,
+                unconfirmed,
+            } => {
                 let (again, refused, written) = part.split_by(&failed);
                 for (entry, words) in refused {
-                    letters.push(entry.refuse(Reason::MongoRejected, &words, &stream, context.gateway));
+                    letters.push(entry.refuse(
+                        Reason::MongoRejected,
+                        &words,
+                        &stream,
+                        context.gateway,
+                    ));
                 }
                 match written {
                     written if unconfirmed && !written.entries.is_empty() => {
-                        parts.push(Part { unclear: true, ..written });
+                        parts.push(Part {
+                            unclear: true,
+                            ..written
+                        });
                     }
                     written => {
                         let stored = context.metrics.stored.with_label_values(&[&stream.name]);
@@ -101,7 +127,12 @@ pub async fn insert_readings(group: Group, mut context: Context<'_>) -> Vec<Lett
             }
             Verdict::Divide(words) => match part.halves() {
                 Ok(halves) => parts.extend(halves),
-                Err(entry) => letters.push(entry.refuse(Reason::MongoRejected, &words, &stream, context.gateway)),
+                Err(entry) => letters.push(entry.refuse(
+                    Reason::MongoRejected,
+                    &words,
+                    &stream,
+                    context.gateway,
+                )),
             },
         }
     }
@@ -119,7 +150,11 @@ struct Part {
 impl Part {
     fn new(pairs: Vec<(Entry, RawDocumentBuf)>, unclear: bool) -> Self {
         let (entries, documents): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
-        Self { entries, documents: Arc::from(documents), unclear }
+        Self {
+            entries,
+            documents: Arc::from(documents),
+            unclear,
+        }
     }
 
     fn settle_all(self, outcome: Outcome) {
@@ -129,10 +164,21 @@ impl Part {
     }
 
     /// (write again, refused with the server's words, written).
-    fn split_by(self, failed: &[super::classify::DocumentError]) -> (Part, Vec<(Entry, String)>, Part) {
+    fn split_by(
+        self,
+        failed: &[super::classify::DocumentError],
+    ) -> (Part, Vec<(Entry, String)>, Part) {
         let (mut again, mut refused, mut written) = (Vec::new(), Vec::new(), Vec::new());
-        let mut errors = failed.iter().map(|e| (e.index, &e.refused)).collect::<std::collections::HashMap<_, _>>();
-        for (index, (entry, document)) in self.entries.into_iter().zip(self.documents.iter().cloned()).enumerate() {
+        let mut errors = failed
+            .iter()
+            .map(|e| (e.index, &e.refused))
+            .collect::<std::collections::HashMap<_, _>>();
+        for (index, (entry, document)) in self
+            .entries
+            .into_iter()
+            .zip(self.documents.iter().cloned())
+            .enumerate()
+        {
             match errors.remove(&index) {
                 None => written.push((entry, document)),
                 Some(None) => again.push((entry, document)),
@@ -144,7 +190,11 @@ impl Part {
 
     /// Two halves, or the one entry that cannot be divided.
     fn halves(self) -> Result<[Part; 2], Box<Entry>> {
-        let mut pairs: Vec<_> = self.entries.into_iter().zip(self.documents.iter().cloned()).collect();
+        let mut pairs: Vec<_> = self
+            .entries
+            .into_iter()
+            .zip(self.documents.iter().cloned())
+            .collect();
         if pairs.len() == 1 {
             let (entry, _) = pairs.remove(0);
             return Err(Box::new(entry));
@@ -167,14 +217,24 @@ async fn attempt(series: &Series, documents: &Arc<[RawDocumentBuf]>) -> Result<(
     let call = tokio::spawn(async move { handle.insert(&documents).await });
     match tokio::time::timeout(limit, call).await {
         Ok(Ok(result)) => result.map_err(Failure::Driver),
-        Ok(Err(join)) => Err(Failure::Unanswered(format!("the insert ended unexpectedly: {join}"))),
-        Err(_) => Err(Failure::Unanswered(format!("no answer to an insert for {} s", limit.as_secs()))),
+        Ok(Err(join)) => Err(Failure::Unanswered(format!(
+            "the insert ended unexpectedly: {join}"
+        ))),
+        Err(_) => Err(Failure::Unanswered(format!(
+            "no answer to an insert for {} s",
+            limit.as_secs()
+        ))),
     }
 }
 
 /// After a write of unclear outcome: waits until earlier writes are on a majority, then settles
 /// what is found and leaves in `part` only what is missing.
-async fn settle_stored(series: &Series, part: &mut Part, stream: &str, context: &Context<'_>) -> Result<(), Error> {
+async fn settle_stored(
+    series: &Series,
+    part: &mut Part,
+    stream: &str,
+    context: &Context<'_>,
+) -> Result<(), Error> {
     let (store, handle) = (context.store.clone(), series.clone());
     let entries = std::mem::take(&mut part.entries);
     let documents = std::mem::replace(&mut part.documents, Arc::from([]));
@@ -189,7 +249,8 @@ async fn settle_stored(series: &Series, part: &mut Part, stream: &str, context: 
         (entries, found)
     })
     .await;
-    let (entries, found) = looked.expect("a look-up does not panic; if it does, this writer must stop the process");
+    let (entries, found) =
+        looked.expect("a look-up does not panic; if it does, this writer must stop the process");
     context.metrics.look_ups.inc();
     let found = match found {
         Ok(found) => found,
@@ -215,7 +276,11 @@ async fn settle_stored(series: &Series, part: &mut Part, stream: &str, context: 
 }
 
 async fn pause(context: &mut Context<'_>, error: &str, cause: Cause) {
-    context.metrics.attempts_failed.with_label_values(&[cause.name()]).inc();
+    context
+        .metrics
+        .attempts_failed
+        .with_label_values(&[cause.name()])
+        .inc();
     context.health.bad(error);
     tokio::time::sleep(context.backoff.next_pause()).await;
 }

@@ -23,17 +23,43 @@ impl SinkMetrics {
         let reasons: Vec<_> = Reason::ALL.iter().map(|reason| reason.code()).collect();
         let causes: Vec<_> = Cause::ALL.iter().map(|cause| cause.name()).collect();
         Self {
-            stored: registry.counters("tidegate_sink_readings_stored_total", "Readings written and acknowledged", "stream", streams),
-            dead_letters: registry.counters("tidegate_sink_dead_letters_total", "Dead letters written", "reason", &reasons),
-            batch_readings: registry.histogram("tidegate_sink_batch_readings", "Readings in one insert", buckets::COUNTS),
+            stored: registry.counters(
+                "tidegate_sink_readings_stored_total",
+                "Readings written and acknowledged",
+                "stream",
+                streams,
+            ),
+            dead_letters: registry.counters(
+                "tidegate_sink_dead_letters_total",
+                "Dead letters written",
+                "reason",
+                &reasons,
+            ),
+            batch_readings: registry.histogram(
+                "tidegate_sink_batch_readings",
+                "Readings in one insert",
+                buckets::COUNTS,
+            ),
             readings_per_device: registry.histogram(
                 "tidegate_sink_batch_readings_per_device",
                 "Readings a device contributes to one insert, on average: the higher, the cheaper",
                 buckets::PER_DEVICE,
             ),
-            insert_seconds: registry.histogram("tidegate_sink_insert_seconds", "Time for MongoDB to acknowledge one insert", buckets::SECONDS),
-            attempts_failed: registry.counters("tidegate_sink_attempts_failed_total", "Writes that failed and are tried again", "cause", &causes),
-            look_ups: registry.counter("tidegate_sink_look_ups_total", "Batches looked up after a write of unclear outcome"),
+            insert_seconds: registry.histogram(
+                "tidegate_sink_insert_seconds",
+                "Time for MongoDB to acknowledge one insert",
+                buckets::SECONDS,
+            ),
+            attempts_failed: registry.counters(
+                "tidegate_sink_attempts_failed_total",
+                "Writes that failed and are tried again",
+                "cause",
+                &causes,
+            ),
+            look_ups: registry.counter(
+                "tidegate_sink_look_ups_total",
+                "Batches looked up after a write of unclear outcome",
+            ),
         }
     }
 }

@@ -59,7 +59,11 @@ impl Sink {
                 health: Arc::clone(&health),
             })
             .collect();
-        Self { writers, health, store: store.clone() }
+        Self {
+            writers,
+            health,
+            store: store.clone(),
+        }
     }
 
     /// Starts the writers and the probe. Writers end when their lane is closed and empty.
@@ -67,6 +71,9 @@ impl Sink {
         for (index, writer) in self.writers.into_iter().enumerate() {
             tasks.spawn(format!("writer {index}"), writer.run(tasks.abandoned()));
         }
-        tasks.spawn("database probe", self.health.watch(self.store, tasks.stopping()));
+        tasks.spawn(
+            "database probe",
+            self.health.watch(self.store, tasks.stopping()),
+        );
     }
 }

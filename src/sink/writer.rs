@@ -33,7 +33,10 @@ pub(super) struct Writer {
 impl Writer {
     /// Runs until the lane is closed and empty, or until waiting is over.
     pub async fn run(self, abandoned: CancellationToken) -> Result<(), Infallible> {
-        let limits = TakeLimits { loads: self.config.batch_readings, bytes: self.config.batch_bytes.bytes() };
+        let limits = TakeLimits {
+            loads: self.config.batch_readings,
+            bytes: self.config.batch_bytes.bytes(),
+        };
         tokio::select! {
             // Dropped only when the process gives up at its deadline: un-settled receipts then
             // say "not delivered", and the broker delivers again.
@@ -45,7 +48,9 @@ impl Writer {
     async fn write_all(&self, limits: TakeLimits) {
         while self.lane.ready().await {
             if !self.config.min_linger.0.is_zero() {
-                self.lane.linger(self.config.min_linger.0, limits.loads).await;
+                self.lane
+                    .linger(self.config.min_linger.0, limits.loads)
+                    .await;
             }
             self.write(self.lane.take(limits)).await;
         }
@@ -53,7 +58,12 @@ impl Writer {
 
     async fn write(&self, loads: Vec<Load>) {
         let (groups, mut letters) = sort_out(loads, &self.gateway);
-        let refused = join_all(groups.into_iter().map(|group| insert_readings(group, self.context()))).await;
+        let refused = join_all(
+            groups
+                .into_iter()
+                .map(|group| insert_readings(group, self.context())),
+        )
+        .await;
         letters.extend(refused.into_iter().flatten());
         if !letters.is_empty() {
             write_letters(letters, &mut self.context()).await;

@@ -101,7 +101,9 @@ impl Acks {
 
     /// Age of the oldest un-acknowledged delivery.
     pub fn oldest(&self, now: Instant) -> Duration {
-        self.entries.front().map_or(Duration::ZERO, |entry| now.saturating_duration_since(entry.arrival.at))
+        self.entries.front().map_or(Duration::ZERO, |entry| {
+            now.saturating_duration_since(entry.arrival.at)
+        })
     }
 
     /// A connection was accepted. Without its session the broker does not repeat deliveries.
@@ -117,9 +119,20 @@ impl Acks {
     pub fn severed(&mut self) {
         self.first += self.entries.len() as u64;
         for entry in self.entries.drain(..).filter(|entry| !entry.mute) {
-            let Arrival { packet, fingerprint, .. } = entry.arrival;
+            let Arrival {
+                packet,
+                fingerprint,
+                ..
+            } = entry.arrival;
             self.remembered_by_message.insert(entry.message, packet);
-            self.remembered.insert(packet, Remembered { message: entry.message, fingerprint, done: entry.done });
+            self.remembered.insert(
+                packet,
+                Remembered {
+                    message: entry.message,
+                    fingerprint,
+                    done: entry.done,
+                },
+            );
         }
         self.by_packet.clear();
         self.copies.clear();
@@ -127,7 +140,11 @@ impl Acks {
 
     /// A delivery came. Returns what to do, and the acknowledgements that became due.
     pub fn arrived(&mut self, arrival: Arrival) -> (Admission, Vec<Ack>) {
-        if let Some(entry) = self.by_packet.get(&arrival.packet).and_then(|n| self.entries.get_mut(index(*n, self.first))) {
+        if let Some(entry) = self
+            .by_packet
+            .get(&arrival.packet)
+            .and_then(|n| self.entries.get_mut(index(*n, self.first)))
+        {
             if entry.arrival.fingerprint == arrival.fingerprint {
                 return (Admission::Folded, Vec::new());
             }
@@ -142,7 +159,12 @@ impl Acks {
         }
         let repeated = remembered.filter(|r| arrival.dup && r.fingerprint == arrival.fingerprint);
         let message = repeated.as_ref().map_or(number, |r| r.message);
-        self.entries.push_back(Entry { message, arrival, done: false, mute: false });
+        self.entries.push_back(Entry {
+            message,
+            arrival,
+            done: false,
+            mute: false,
+        });
         self.by_packet.insert(arrival.packet, number);
         match repeated {
             None => {
@@ -199,10 +221,18 @@ impl Acks {
         }
         let mut due = Vec::new();
         while self.entries.front().is_some_and(|entry| entry.done) {
-            let Some(entry) = self.entries.pop_front() else { break };
-            let Arrival { packet, qos, at, .. } = entry.arrival;
+            let Some(entry) = self.entries.pop_front() else {
+                break;
+            };
+            let Arrival {
+                packet, qos, at, ..
+            } = entry.arrival;
             if !entry.mute {
-                due.push(Ack { packet, qos, arrived: at });
+                due.push(Ack {
+                    packet,
+                    qos,
+                    arrived: at,
+                });
                 self.by_packet.remove(&packet);
             }
             self.first += 1;

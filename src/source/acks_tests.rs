@@ -3,7 +3,14 @@
 use super::*;
 
 fn arrival(packet: u16, dup: bool, fingerprint: u64) -> Arrival {
-    Arrival { packet, qos: QoS::AtLeastOnce, dup, fingerprint, weight: 10, at: Instant::now() }
+    Arrival {
+        packet,
+        qos: QoS::AtLeastOnce,
+        dup,
+        fingerprint,
+        weight: 10,
+        at: Instant::now(),
+    }
 }
 
 fn admit(acks: &mut Acks, packet: u16, dup: bool, fingerprint: u64) -> u64 {
@@ -20,7 +27,9 @@ fn packets(due: &[Ack]) -> Vec<u16> {
 #[test]
 fn acknowledgements_leave_in_arrival_order() {
     let mut acks = Acks::default();
-    let numbers: Vec<_> = (1..=3).map(|p| admit(&mut acks, p, false, u64::from(p))).collect();
+    let numbers: Vec<_> = (1..=3)
+        .map(|p| admit(&mut acks, p, false, u64::from(p)))
+        .collect();
     assert!(acks.settled(numbers[2], 10).is_empty());
     assert!(acks.settled(numbers[1], 10).is_empty());
     assert_eq!((acks.unacked(), acks.bytes()), (3, 10));
@@ -55,7 +64,10 @@ fn a_redelivery_after_a_reconnect_is_folded_into_the_one_on_its_way() {
     let old = admit(&mut acks, 1, false, 7);
     acks.severed();
     acks.connected(true);
-    assert_eq!(acks.arrived(arrival(1, true, 7)), (Admission::Folded, vec![]));
+    assert_eq!(
+        acks.arrived(arrival(1, true, 7)),
+        (Admission::Folded, vec![])
+    );
     assert_eq!(acks.bytes(), 10);
     assert_eq!(packets(&acks.settled(old, 10)), [1]);
     assert_eq!(acks.bytes(), 0);
@@ -79,7 +91,10 @@ fn a_fold_survives_any_number_of_reconnects() {
     for _ in 0..3 {
         acks.severed();
         acks.connected(true);
-        assert_eq!(acks.arrived(arrival(1, true, 7)), (Admission::Folded, vec![]));
+        assert_eq!(
+            acks.arrived(arrival(1, true, 7)),
+            (Admission::Folded, vec![])
+        );
     }
     acks.severed();
     assert!(acks.settled(old, 10).is_empty());
@@ -117,8 +132,14 @@ fn done_but_waiting_for_an_earlier_one_is_acknowledged_when_repeated() {
     assert!(acks.settled(second, 10).is_empty());
     acks.severed();
     acks.connected(true);
-    assert_eq!(acks.arrived(arrival(1, true, 7)), (Admission::Folded, vec![]));
-    assert_eq!(acks.arrived(arrival(2, true, 8)), (Admission::Folded, vec![]));
+    assert_eq!(
+        acks.arrived(arrival(1, true, 7)),
+        (Admission::Folded, vec![])
+    );
+    assert_eq!(
+        acks.arrived(arrival(2, true, 8)),
+        (Admission::Folded, vec![])
+    );
     assert_eq!(packets(&acks.settled(first, 10)), [1, 2]);
 }
 
@@ -126,8 +147,14 @@ fn done_but_waiting_for_an_earlier_one_is_acknowledged_when_repeated() {
 fn the_oldest_age_counts_from_arrival() {
     let mut acks = Acks::default();
     let start = Instant::now();
-    acks.arrived(Arrival { at: start, ..arrival(1, false, 1) });
-    assert_eq!(acks.oldest(start + Duration::from_secs(3)), Duration::from_secs(3));
+    acks.arrived(Arrival {
+        at: start,
+        ..arrival(1, false, 1)
+    });
+    assert_eq!(
+        acks.oldest(start + Duration::from_secs(3)),
+        Duration::from_secs(3)
+    );
 }
 
 #[test]

@@ -59,20 +59,35 @@ impl Intake {
     /// Counts a QoS 0 delivery that comes too late to be stored.
     pub fn turn_away(&self) {
         self.surroundings.ledger.received(Ledger::NONE);
-        self.surroundings.ledger.ended(Ledger::NONE, Some(Outcome::Dropped));
+        self.surroundings
+            .ledger
+            .ended(Ledger::NONE, Some(Outcome::Dropped));
     }
 
     fn hand_over(&self, message: Message, sequence: u64, weight: usize, window: &Arc<Window>) {
         let routes = self.surroundings.routes.get();
-        let Decoded { stream, readings, refused, ignored } = decode(&routes.router, &message);
+        let Decoded {
+            stream,
+            readings,
+            refused,
+            ignored,
+        } = decode(&routes.router, &message);
         let position = stream.map(|stream| stream.index());
         let ledger_index = position.map_or(Ledger::NONE, |position| routes.ledger[position]);
         self.surroundings.ledger.received(ledger_index);
-        let ticket = Ticket { sequence, stream: ledger_index, weight };
+        let ticket = Ticket {
+            sequence,
+            stream: ledger_index,
+            weight,
+        };
         let owner: Arc<dyn Settle> = Arc::<Window>::clone(window);
         let receipt = Receipt::new(ticket, owner);
         if let Some(reason) = ignored {
-            self.surroundings.metrics.ignored.with_label_values(&[reason.code()]).inc();
+            self.surroundings
+                .metrics
+                .ignored
+                .with_label_values(&[reason.code()])
+                .inc();
             receipt.settle(Outcome::Ignored);
             return;
         }
@@ -91,8 +106,19 @@ impl Intake {
         match refused {
             Some(refusal) => {
                 let topic = message.topic_lossy().into_owned();
-                let cargo = Cargo::DeadLetter { reason: refusal.reason, detail: refusal.detail };
-                self.surroundings.lanes.push(&topic, Load { message, stream: config, cargo, receipt });
+                let cargo = Cargo::DeadLetter {
+                    reason: refusal.reason,
+                    detail: refusal.detail,
+                };
+                self.surroundings.lanes.push(
+                    &topic,
+                    Load {
+                        message,
+                        stream: config,
+                        cargo,
+                        receipt,
+                    },
+                );
             }
             // The receipt's own part, which stood for the message while its parts were made.
             None => receipt.settle(Outcome::Ignored),

@@ -74,7 +74,13 @@ pub enum LinkErrorKind {
 
 impl LinkErrorKind {
     /// Every kind.
-    pub const ALL: [LinkErrorKind; 5] = [Self::Network, Self::Refused, Self::TakenOver, Self::Protocol, Self::Silence];
+    pub const ALL: [LinkErrorKind; 5] = [
+        Self::Network,
+        Self::Refused,
+        Self::TakenOver,
+        Self::Protocol,
+        Self::Silence,
+    ];
 
     /// The label.
     pub const fn name(self) -> &'static str {
@@ -98,7 +104,10 @@ pub trait Link: Send + 'static {
 
     /// The next event. Sends what `window` has ready, where this client cannot be sent to from
     /// outside. Not to be dropped half way except together with the connection.
-    fn next(&mut self, window: &Window) -> impl Future<Output = Result<LinkEvent, LinkError>> + Send;
+    fn next(
+        &mut self,
+        window: &Window,
+    ) -> impl Future<Output = Result<LinkEvent, LinkError>> + Send;
 
     /// Asks for `filters` at QoS 1.
     fn subscribe(&mut self, filters: &[String]) -> Result<(), LinkError>;

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rumqttc::{
-    AsyncClient, ConnectReturnCode, ConnectionError, Event, EventLoop, Incoming, MqttOptions, NetworkOptions, Outgoing, PubAck,
-    PubRec, QoS as WireQoS, Request, StateError, SubscribeFilter, SubscribeReasonCode, TlsConfiguration, Transport,
+    AsyncClient, ConnectReturnCode, ConnectionError, Event, EventLoop, Incoming, MqttOptions,
+    NetworkOptions, Outgoing, PubAck, PubRec, QoS as WireQoS, Request, StateError, SubscribeFilter,
+    SubscribeReasonCode, TlsConfiguration, Transport,
 };
 
 use super::acks::Ack;
@@ -36,7 +37,11 @@ pub struct LinkV311 {
 impl Link for LinkV311 {
     fn new(options: &ConnectionOptions) -> Self {
         let config = &options.config;
-        let mut mqtt = MqttOptions::new(&options.client_id, &options.broker.host, options.broker.port);
+        let mut mqtt = MqttOptions::new(
+            &options.client_id,
+            &options.broker.host,
+            options.broker.port,
+        );
         let packet = MAX_PACKET_BYTES as usize;
         mqtt.set_clean_session(false)
             .set_manual_acks(true)
@@ -65,7 +70,12 @@ impl Link for LinkV311 {
     async fn next(&mut self, window: &Window) -> Result<LinkEvent, LinkError> {
         loop {
             if self.events.network.is_none() {
-                return self.events.poll().await.map(event).map_err(|error| failure(&error));
+                return self
+                    .events
+                    .poll()
+                    .await
+                    .map(event)
+                    .map_err(|error| failure(&error));
             }
             // Between two reads: everything read so far was handled, answers share one flush.
             if self.events.state.events.is_empty() {
@@ -88,11 +98,16 @@ impl Link for LinkV311 {
     }
 
     fn subscribe(&mut self, filters: &[String]) -> Result<(), LinkError> {
-        let filters = filters.iter().map(|path| SubscribeFilter { path: path.clone(), qos: WireQoS::AtLeastOnce });
-        self.client.try_subscribe_many(filters).map_err(|error| LinkError {
-            kind: LinkErrorKind::Protocol,
-            message: format!("cannot queue the subscription: {error}"),
-        })
+        let filters = filters.iter().map(|path| SubscribeFilter {
+            path: path.clone(),
+            qos: WireQoS::AtLeastOnce,
+        });
+        self.client
+            .try_subscribe_many(filters)
+            .map_err(|error| LinkError {
+                kind: LinkErrorKind::Protocol,
+                message: format!("cannot queue the subscription: {error}"),
+            })
     }
 
     fn unsubscribe(&mut self, filters: &[String]) {
@@ -169,9 +184,10 @@ fn event(event: Event) -> LinkEvent {
             dup: publish.dup,
             retain: publish.retain,
         }),
-        Event::Incoming(Incoming::ConnAck(ack)) => {
-            LinkEvent::Connected { session_present: ack.session_present, shared_available: true }
-        }
+        Event::Incoming(Incoming::ConnAck(ack)) => LinkEvent::Connected {
+            session_present: ack.session_present,
+            shared_available: true,
+        },
         Event::Incoming(Incoming::SubAck(ack)) => LinkEvent::Subscribed(
             ack.return_codes
                 .into_iter()
@@ -190,15 +206,22 @@ fn failure(error: &ConnectionError) -> LinkError {
     use ConnectReturnCode as Code;
     let kind = match error {
         ConnectionError::ConnectionRefused(
-            Code::BadUserNamePassword | Code::NotAuthorized | Code::BadClientId | Code::RefusedProtocolVersion,
+            Code::BadUserNamePassword
+            | Code::NotAuthorized
+            | Code::BadClientId
+            | Code::RefusedProtocolVersion,
         ) => LinkErrorKind::Refused,
         ConnectionError::MqttState(StateError::AwaitPingResp) => LinkErrorKind::Silence,
-        ConnectionError::MqttState(StateError::ConnectionAborted | StateError::Io(_)) => LinkErrorKind::Network,
+        ConnectionError::MqttState(StateError::ConnectionAborted | StateError::Io(_)) => {
+            LinkErrorKind::Network
+        }
         ConnectionError::MqttState(_) | ConnectionError::NotConnAck(_) => LinkErrorKind::Protocol,
         _ => LinkErrorKind::Network,
     };
     let message = match error {
-        ConnectionError::ConnectionRefused(code) => format!("the broker refused the connection: {code:?}"),
+        ConnectionError::ConnectionRefused(code) => {
+            format!("the broker refused the connection: {code:?}")
+        }
         ConnectionError::NetworkTimeout => "the broker did not answer in time".to_owned(),
         other => other.to_string(),
     };

@@ -9,9 +9,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use rumqttc::v5::mqttbytes::QoS as WireQoS;
 use rumqttc::v5::mqttbytes::v5::{
-    ConnectProperties, ConnectReturnCode, DisconnectReasonCode, Filter, Publish, RetainForwardRule, SubscribeReasonCode,
+    ConnectProperties, ConnectReturnCode, DisconnectReasonCode, Filter, Publish, RetainForwardRule,
+    SubscribeReasonCode,
 };
-use rumqttc::v5::{AsyncClient, ConnectionError, Event, EventLoop, Incoming, MqttOptions, StateError};
+use rumqttc::v5::{
+    AsyncClient, ConnectionError, Event, EventLoop, Incoming, MqttOptions, StateError,
+};
 use rumqttc::{NetworkOptions, Outgoing, TlsConfiguration, Transport};
 
 use super::acks::Ack;
@@ -35,7 +38,11 @@ pub struct LinkV5 {
 impl Link for LinkV5 {
     fn new(options: &ConnectionOptions) -> Self {
         let config = &options.config;
-        let mut mqtt = MqttOptions::new(&options.client_id, &options.broker.host, options.broker.port);
+        let mut mqtt = MqttOptions::new(
+            &options.client_id,
+            &options.broker.host,
+            options.broker.port,
+        );
         let expiry = u32::try_from(config.session_expiry.0.as_secs()).unwrap_or(u32::MAX);
         let mut properties = ConnectProperties::new();
         properties.session_expiry_interval = Some(expiry);
@@ -69,7 +76,9 @@ impl Link for LinkV5 {
     async fn next(&mut self, _window: &Window) -> Result<LinkEvent, LinkError> {
         match self.events.poll().await {
             Ok(Event::Incoming(incoming)) => Ok(incoming_event(incoming)),
-            Ok(Event::Outgoing(Outgoing::PubAck(_) | Outgoing::PubRec(_))) => Ok(LinkEvent::Acked(1)),
+            Ok(Event::Outgoing(Outgoing::PubAck(_) | Outgoing::PubRec(_))) => {
+                Ok(LinkEvent::Acked(1))
+            }
             Ok(Event::Outgoing(_)) => Ok(LinkEvent::Other),
             Err(error) => Err(failure(&error)),
         }
@@ -84,10 +93,12 @@ impl Link for LinkV5 {
             // A resumed subscription gets no second replay of what is retained.
             retain_forward_rule: RetainForwardRule::OnNewSubscribe,
         });
-        self.client.try_subscribe_many(filters).map_err(|error| LinkError {
-            kind: LinkErrorKind::Protocol,
-            message: format!("cannot queue the subscription: {error}"),
-        })
+        self.client
+            .try_subscribe_many(filters)
+            .map_err(|error| LinkError {
+                kind: LinkErrorKind::Protocol,
+                message: format!("cannot queue the subscription: {error}"),
+            })
     }
 
     fn unsubscribe(&mut self, filters: &[String]) {
@@ -154,7 +165,8 @@ fn incoming_event(incoming: Incoming) -> LinkEvent {
         }),
         Incoming::ConnAck(ack) => LinkEvent::Connected {
             session_present: ack.session_present,
-            shared_available: ack.properties.and_then(|p| p.shared_subscription_available) != Some(0),
+            shared_available: ack.properties.and_then(|p| p.shared_subscription_available)
+                != Some(0),
         },
         Incoming::SubAck(ack) => LinkEvent::Subscribed(
             ack.return_codes
@@ -182,24 +194,34 @@ fn failure(error: &ConnectionError) -> LinkError {
             | Code::RefusedProtocolVersion
             | Code::UnsupportedProtocolVersion,
         ) => LinkErrorKind::Refused,
-        ConnectionError::MqttState(StateError::ServerDisconnect { reason_code, .. }) => match reason_code {
-            DisconnectReasonCode::SessionTakenOver => LinkErrorKind::TakenOver,
-            DisconnectReasonCode::NotAuthorized => LinkErrorKind::Refused,
-            DisconnectReasonCode::KeepAliveTimeout => LinkErrorKind::Silence,
-            DisconnectReasonCode::MalformedPacket | DisconnectReasonCode::ProtocolError => LinkErrorKind::Protocol,
-            _ => LinkErrorKind::Network,
-        },
+        ConnectionError::MqttState(StateError::ServerDisconnect { reason_code, .. }) => {
+            match reason_code {
+                DisconnectReasonCode::SessionTakenOver => LinkErrorKind::TakenOver,
+                DisconnectReasonCode::NotAuthorized => LinkErrorKind::Refused,
+                DisconnectReasonCode::KeepAliveTimeout => LinkErrorKind::Silence,
+                DisconnectReasonCode::MalformedPacket | DisconnectReasonCode::ProtocolError => {
+                    LinkErrorKind::Protocol
+                }
+                _ => LinkErrorKind::Network,
+            }
+        }
         ConnectionError::MqttState(StateError::AwaitPingResp) => LinkErrorKind::Silence,
-        ConnectionError::MqttState(StateError::ConnectionAborted | StateError::Io(_)) => LinkErrorKind::Network,
+        ConnectionError::MqttState(StateError::ConnectionAborted | StateError::Io(_)) => {
+            LinkErrorKind::Network
+        }
         ConnectionError::MqttState(_) | ConnectionError::NotConnAck(_) => LinkErrorKind::Protocol,
         _ => LinkErrorKind::Network,
     };
     let message = match error {
-        ConnectionError::ConnectionRefused(code) => format!("the broker refused the connection: {code:?}"),
+        ConnectionError::ConnectionRefused(code) => {
+            format!("the broker refused the connection: {code:?}")
+        }
         ConnectionError::Timeout(_) => "the broker did not answer in time".to_owned(),
         // A 3.1.1 broker answers an MQTT 5 CONNECT in its own form.
         ConnectionError::MqttState(StateError::Deserialization(detail)) => {
-            format!("unreadable packet ({detail}); if the broker speaks MQTT 3.1.1 only, set mqtt.protocol = \"3.1.1\"")
+            format!(
+                "unreadable packet ({detail}); if the broker speaks MQTT 3.1.1 only, set mqtt.protocol = \"3.1.1\""
+            )
         }
         other => other.to_string(),
     };

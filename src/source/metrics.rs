@@ -1,6 +1,9 @@
 //! What the sources count.
 
-use prometheus::{Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts};
+use prometheus::{
+    Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    IntGaugeVec, Opts,
+};
 
 use super::link::LinkErrorKind;
 use crate::model::IgnoreReason;
@@ -61,33 +64,84 @@ impl SourceMetrics {
     pub fn register(registry: &Registry) -> Self {
         let ignored: Vec<_> = IgnoreReason::ALL.iter().map(|r| r.code()).collect();
         let kinds: Vec<_> = LinkErrorKind::ALL.iter().map(|k| k.name()).collect();
-        let by_connection = |name: &str, help: &str| registry.counters(name, help, "connection", &[]);
+        let by_connection =
+            |name: &str, help: &str| registry.counters(name, help, "connection", &[]);
         let gauge = |name: &str, help: &str| registry.gauges(name, help, "connection", &[]);
         let literal = "name and labels are literals in the source";
         Self {
-            ignored: registry.counters("tidegate_messages_ignored_total", "Messages left out under a named rule", "reason", &ignored),
-            disconnects: registry.counters("tidegate_source_disconnects_total", "Connections that ended or could not be had", "cause", &kinds),
-            subscribed: gauge("tidegate_source_subscribed", "1 while connected with every filter granted"),
-            connects: by_connection("tidegate_source_connects_total", "Connections the broker accepted"),
+            ignored: registry.counters(
+                "tidegate_messages_ignored_total",
+                "Messages left out under a named rule",
+                "reason",
+                &ignored,
+            ),
+            disconnects: registry.counters(
+                "tidegate_source_disconnects_total",
+                "Connections that ended or could not be had",
+                "cause",
+                &kinds,
+            ),
+            subscribed: gauge(
+                "tidegate_source_subscribed",
+                "1 while connected with every filter granted",
+            ),
+            connects: by_connection(
+                "tidegate_source_connects_total",
+                "Connections the broker accepted",
+            ),
             sessions_lost: by_connection(
                 "tidegate_source_sessions_lost_total",
                 "Reconnects at which the broker had forgotten the session: queued messages are gone",
             ),
-            refusals: by_connection("tidegate_source_refused_filters_total", "Filters the broker refused to subscribe"),
-            folded: by_connection("tidegate_source_redeliveries_folded_total", "Repeated deliveries of a message on its way or just stored"),
-            stale_acks: by_connection("tidegate_source_stale_acks_total", "Acknowledgements dropped because their connection had ended"),
-            acked: by_connection("tidegate_source_acks_total", "Acknowledgements put on the wire"),
-            parked: by_connection("tidegate_source_parked_total", "Times the link was closed until held bytes were written"),
-            unacked: gauge("tidegate_source_unacked_messages", "Deliveries not yet acknowledged"),
-            window: gauge("tidegate_source_window_messages", "Deliveries the broker may have outstanding (MQTT 5)"),
-            bytes: gauge("tidegate_source_inflight_bytes", "Bytes of messages on their way to MongoDB"),
+            refusals: by_connection(
+                "tidegate_source_refused_filters_total",
+                "Filters the broker refused to subscribe",
+            ),
+            folded: by_connection(
+                "tidegate_source_redeliveries_folded_total",
+                "Repeated deliveries of a message on its way or just stored",
+            ),
+            stale_acks: by_connection(
+                "tidegate_source_stale_acks_total",
+                "Acknowledgements dropped because their connection had ended",
+            ),
+            acked: by_connection(
+                "tidegate_source_acks_total",
+                "Acknowledgements put on the wire",
+            ),
+            parked: by_connection(
+                "tidegate_source_parked_total",
+                "Times the link was closed until held bytes were written",
+            ),
+            unacked: gauge(
+                "tidegate_source_unacked_messages",
+                "Deliveries not yet acknowledged",
+            ),
+            window: gauge(
+                "tidegate_source_window_messages",
+                "Deliveries the broker may have outstanding (MQTT 5)",
+            ),
+            bytes: gauge(
+                "tidegate_source_inflight_bytes",
+                "Bytes of messages on their way to MongoDB",
+            ),
             oldest: registry.add(
-                GaugeVec::new(Opts::new("tidegate_source_oldest_unacked_seconds", "Age of the oldest un-acknowledged delivery"), &["connection"])
-                    .expect(literal),
+                GaugeVec::new(
+                    Opts::new(
+                        "tidegate_source_oldest_unacked_seconds",
+                        "Age of the oldest un-acknowledged delivery",
+                    ),
+                    &["connection"],
+                )
+                .expect(literal),
             ),
             ack_seconds: registry.add(
                 HistogramVec::new(
-                    HistogramOpts::new("tidegate_source_ack_seconds", "From a delivery's arrival to its acknowledgement").buckets(buckets::SECONDS.to_vec()),
+                    HistogramOpts::new(
+                        "tidegate_source_ack_seconds",
+                        "From a delivery's arrival to its acknowledgement",
+                    )
+                    .buckets(buckets::SECONDS.to_vec()),
                     &["connection"],
                 )
                 .expect(literal),

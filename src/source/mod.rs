@@ -22,7 +22,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 pub use metrics::SourceMetrics;
-pub use options::TlsError;
+pub use options::{Attempt, ConnectionOptions, TlsError, connection};
 pub use routes::{Routes, RoutesHandle};
 
 use crate::config::{MqttConfig, Protocol};
@@ -54,19 +54,37 @@ pub struct Surroundings {
 ///
 /// # Errors
 /// Where certificates or secrets cannot be read.
-pub fn run(config: &MqttConfig, surroundings: &Surroundings, tasks: &Tasks) -> Result<(), TlsError> {
+pub fn run(
+    config: &MqttConfig,
+    surroundings: &Surroundings,
+    tasks: &Tasks,
+) -> Result<(), TlsError> {
     for index in 0..config.connections {
         let options = options::connection(config, index)?;
         let intake = Intake::new(surroundings.clone());
-        let condition = surroundings.readiness.condition(format!("mqtt {}", options.client_id), "not connected yet");
+        let condition = surroundings
+            .readiness
+            .condition(format!("mqtt {}", options.client_id), "not connected yet");
         let name = format!("mqtt {}", options.client_id);
         match config.protocol {
             Protocol::V5 => {
-                let session = Session::<link_v5::LinkV5>::new(options, config, intake, surroundings, condition);
+                let session = Session::<link_v5::LinkV5>::new(
+                    options,
+                    config,
+                    intake,
+                    surroundings,
+                    condition,
+                );
                 tasks.spawn(name, session.run(tasks.stopping(), tasks.abandoned()));
             }
             Protocol::V311 => {
-                let session = Session::<link_v311::LinkV311>::new(options, config, intake, surroundings, condition);
+                let session = Session::<link_v311::LinkV311>::new(
+                    options,
+                    config,
+                    intake,
+                    surroundings,
+                    condition,
+                );
                 tasks.spawn(name, session.run(tasks.stopping(), tasks.abandoned()));
             }
         }

@@ -65,7 +65,11 @@ pub fn connection(config: &MqttConfig, index: usize) -> Result<ConnectionOptions
         1 => config.client_id.clone(),
         _ => format!("{}-{index}", config.client_id),
     };
-    let options = ConnectionOptions { client_id, broker, config: config.clone() };
+    let options = ConnectionOptions {
+        client_id,
+        broker,
+        config: config.clone(),
+    };
     options.attempt()?;
     Ok(options)
 }
@@ -77,12 +81,17 @@ impl ConnectionOptions {
     /// Where that fails.
     pub fn attempt(&self) -> Result<Attempt, TlsError> {
         let config = &self.config;
-        let password = value_or_file(&config.password, &config.password_file).map_err(TlsError::Secret)?;
+        let password =
+            value_or_file(&config.password, &config.password_file).map_err(TlsError::Secret)?;
         let credentials = config.username.as_ref().map(|user| {
             let password = password.as_ref().map_or("", Secret::expose);
             (user.clone(), password.to_owned())
         });
-        let tls = if self.broker.tls { Some(Arc::new(tls(config)?)) } else { None };
+        let tls = if self.broker.tls {
+            Some(Arc::new(tls(config)?))
+        } else {
+            None
+        };
         Ok(Attempt { credentials, tls })
     }
 }
@@ -92,7 +101,9 @@ fn tls(config: &MqttConfig) -> Result<ClientConfig, TlsError> {
     match &config.tls.ca_file {
         Some(path) => {
             for certificate in certificates("mqtt.tls.ca_file", path)? {
-                roots.add(certificate).map_err(|error| file("mqtt.tls.ca_file", path, error))?;
+                roots
+                    .add(certificate)
+                    .map_err(|error| file("mqtt.tls.ca_file", path, error))?;
             }
         }
         None => {
@@ -107,10 +118,13 @@ fn tls(config: &MqttConfig) -> Result<ClientConfig, TlsError> {
     match (&config.tls.cert_file, &config.tls.key_file) {
         (Some(cert), Some(key)) => {
             let chain = certificates("mqtt.tls.cert_file", cert)?;
-            let private = PrivateKeyDer::from_pem_file(key).map_err(|error| file("mqtt.tls.key_file", key, error))?;
+            let private = PrivateKeyDer::from_pem_file(key)
+                .map_err(|error| file("mqtt.tls.key_file", key, error))?;
             builder
                 .with_client_auth_cert(chain, private)
-                .map_err(|error| TlsError::Setup(format!("certificate and key do not fit: {error}")))
+                .map_err(|error| {
+                    TlsError::Setup(format!("certificate and key do not fit: {error}"))
+                })
         }
         _ => Ok(builder.with_no_client_auth()),
     }
@@ -118,7 +132,9 @@ fn tls(config: &MqttConfig) -> Result<ClientConfig, TlsError> {
 
 fn certificates(key: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let read = CertificateDer::pem_file_iter(path).map_err(|error| file(key, path, error))?;
-    let chain: Vec<_> = read.collect::<Result<_, _>>().map_err(|error| file(key, path, error))?;
+    let chain: Vec<_> = read
+        .collect::<Result<_, _>>()
+        .map_err(|error| file(key, path, error))?;
     if chain.is_empty() {
         return Err(file(key, path, "holds no PEM certificate"));
     }
@@ -126,5 +142,9 @@ fn certificates(key: &'static str, path: &Path) -> Result<Vec<CertificateDer<'st
 }
 
 fn file(key: &'static str, path: &Path, error: impl std::fmt::Display) -> TlsError {
-    TlsError::File { key, path: path.display().to_string(), message: error.to_string() }
+    TlsError::File {
+        key,
+        path: path.display().to_string(),
+        message: error.to_string(),
+    }
 }

@@ -19,9 +19,20 @@ pub struct Routes {
 impl Routes {
     /// Puts a router to use.
     pub fn new(router: Router, ledger: &Ledger) -> Self {
-        let configs: Vec<_> = router.streams().iter().map(|s| Arc::new(s.config().clone())).collect();
-        let ledger = configs.iter().map(|config| ledger.stream(&config.name)).collect();
-        Self { router, configs, ledger }
+        let configs: Vec<_> = router
+            .streams()
+            .iter()
+            .map(|s| Arc::new(s.config().clone()))
+            .collect();
+        let ledger = configs
+            .iter()
+            .map(|config| ledger.stream(&config.name))
+            .collect();
+        Self {
+            router,
+            configs,
+            ledger,
+        }
     }
 }
 

@@ -87,8 +87,17 @@ enum End {
 }
 
 impl<L: Link> Session<L> {
-    pub fn new(options: ConnectionOptions, config: &MqttConfig, intake: Intake, surroundings: &Surroundings, condition: Condition) -> Self {
-        let index = options.client_id.strip_prefix(&config.client_id).and_then(|rest| rest.strip_prefix('-'));
+    pub fn new(
+        options: ConnectionOptions,
+        config: &MqttConfig,
+        intake: Intake,
+        surroundings: &Surroundings,
+        condition: Condition,
+    ) -> Self {
+        let index = options
+            .client_id
+            .strip_prefix(&config.client_id)
+            .and_then(|rest| rest.strip_prefix('-'));
         let index = index.and_then(|text| text.parse().ok()).unwrap_or(0);
         let series = surroundings.metrics.connection(index);
         if config.protocol == Protocol::V5 {
@@ -112,7 +121,11 @@ impl<L: Link> Session<L> {
     }
 
     /// Runs until asked to stop, then until everything is acknowledged or waiting is over.
-    pub async fn run(mut self, stopping: CancellationToken, abandoned: CancellationToken) -> Result<(), Infallible> {
+    pub async fn run(
+        mut self,
+        stopping: CancellationToken,
+        abandoned: CancellationToken,
+    ) -> Result<(), Infallible> {
         let connection = self.index_label.clone();
         while !stopping.is_cancelled() {
             let end = match self.options.attempt() {
@@ -120,7 +133,10 @@ impl<L: Link> Session<L> {
                     self.link.prepare(attempt);
                     self.live(&stopping, &abandoned).await
                 }
-                Err(error) => End::Failed(LinkError { kind: LinkErrorKind::Refused, message: error.to_string() }),
+                Err(error) => End::Failed(LinkError {
+                    kind: LinkErrorKind::Refused,
+                    message: error.to_string(),
+                }),
             };
             self.series.subscribed.set(0);
             let link = &mut self.link;
@@ -128,7 +144,10 @@ impl<L: Link> Session<L> {
             match end {
                 End::Stopped => break,
                 End::Parked => self.parked(&stopping).await,
-                End::Lost => tracing::warn!(connection, "A message was dropped on its way; reconnecting so that the broker delivers it again"),
+                End::Lost => tracing::warn!(
+                    connection,
+                    "A message was dropped on its way; reconnecting so that the broker delivers it again"
+                ),
                 End::Failed(error) => {
                     let pause = self.pause_after(error);
                     tokio::select! {
@@ -145,7 +164,13 @@ impl<L: Link> Session<L> {
 
     /// One connection from its first byte to its end.
     async fn live(&mut self, stopping: &CancellationToken, abandoned: &CancellationToken) -> End {
-        let mut life = Life { connected: None, subscription: Subscription::default(), asked_by: None, answer_due: None, ask_again: None };
+        let mut life = Life {
+            connected: None,
+            subscription: Subscription::default(),
+            asked_by: None,
+            answer_due: None,
+            ask_again: None,
+        };
         // Pings go out every keep-alive, so a live link shows an event at least that often.
         let silence = self.options.config.keep_alive.0 * 2;
         let mut draining = false;
@@ -178,8 +203,17 @@ impl<L: Link> Session<L> {
                 Ok(Ok(event)) => event,
                 Ok(Err(error)) => return self.ended(&life, error),
                 Err(_) => {
-                    let message = format!("no sign of life from the broker for {} s", silence.as_secs());
-                    return self.ended(&life, LinkError { kind: LinkErrorKind::Silence, message });
+                    let message = format!(
+                        "no sign of life from the broker for {} s",
+                        silence.as_secs()
+                    );
+                    return self.ended(
+                        &life,
+                        LinkError {
+                            kind: LinkErrorKind::Silence,
+                            message,
+                        },
+                    );
                 }
             };
             if let ControlFlow::Break(end) = self.handle(event, &mut life, draining) {
@@ -189,7 +223,9 @@ impl<L: Link> Session<L> {
                 self.goodbye().await;
                 return End::Stopped;
             }
-            if self.window.bytes() > self.options.config.max_inflight.bytes() && !self.below_limit().await {
+            if self.window.bytes() > self.options.config.max_inflight.bytes()
+                && !self.below_limit().await
+            {
                 return End::Parked;
             }
         }
@@ -197,12 +233,18 @@ impl<L: Link> Session<L> {
 
     fn handle(&mut self, event: LinkEvent, life: &mut Life, draining: bool) -> ControlFlow<End> {
         match event {
-            LinkEvent::Connected { session_present, shared_available } => {
+            LinkEvent::Connected {
+                session_present,
+                shared_available,
+            } => {
                 life.connected = Some(Instant::now());
                 self.connected(session_present);
                 if !shared_available && !self.share_group.is_empty() {
                     let message = "the broker does not offer shared subscriptions: use one connection and no share_group".to_owned();
-                    return ControlFlow::Break(End::Failed(LinkError { kind: LinkErrorKind::Refused, message }));
+                    return ControlFlow::Break(End::Failed(LinkError {
+                        kind: LinkErrorKind::Refused,
+                        message,
+                    }));
                 }
                 self.ask(life)?;
             }
@@ -211,7 +253,11 @@ impl<L: Link> Session<L> {
             LinkEvent::Acked(count) => self.window.sent(count),
             LinkEvent::Other => self.window.refresh(),
         }
-        if life.connected.is_some_and(|since| since.elapsed() > SETTLED_IN) && self.backoff.attempts() > 0 {
+        if life
+            .connected
+            .is_some_and(|since| since.elapsed() > SETTLED_IN)
+            && self.backoff.attempts() > 0
+        {
             self.backoff.reset();
             self.short_lives = 0;
         }
@@ -237,7 +283,9 @@ impl<L: Link> Session<L> {
         let connection = &self.index_label;
         match (session_present, self.had_session) {
             (true, _) => tracing::info!(connection, "Connected to the broker; it kept the session"),
-            (false, false) => tracing::info!(connection, "Connected to the broker with a new session"),
+            (false, false) => {
+                tracing::info!(connection, "Connected to the broker with a new session")
+            }
             (false, true) => {
                 self.series.sessions_lost.inc();
                 tracing::error!(
@@ -271,7 +319,11 @@ impl<L: Link> Session<L> {
         if refusals.is_empty() {
             self.series.subscribed.set(1);
             if self.condition.clear() {
-                tracing::info!(connection, filters = life.subscription.filters.join(" "), "Subscribed");
+                tracing::info!(
+                    connection,
+                    filters = life.subscription.filters.join(" "),
+                    "Subscribed"
+                );
             }
         } else {
             self.series.subscribed.set(0);
@@ -279,7 +331,11 @@ impl<L: Link> Session<L> {
             life.ask_again = Some(Instant::now() + SUBSCRIBE_AGAIN);
             let reason = format!("subscription refused: {}", refusals.join("; "));
             if self.condition.raise(reason.as_str()) {
-                tracing::error!(connection, error = reason, "The broker did not grant everything that was asked for");
+                tracing::error!(
+                    connection,
+                    error = reason,
+                    "The broker did not grant everything that was asked for"
+                );
             }
         }
     }
@@ -289,12 +345,22 @@ impl<L: Link> Session<L> {
         let now = Instant::now();
         if life.answer_due.is_some_and(|due| now > due) {
             let message = "the broker did not answer the subscription".to_owned();
-            let error = LinkError { kind: LinkErrorKind::Silence, message };
+            let error = LinkError {
+                kind: LinkErrorKind::Silence,
+                message,
+            };
             return ControlFlow::Break(self.ended(life, error));
         }
         let settled = life.connected.is_some() && life.answer_due.is_none();
-        let reloaded = || life.asked_by.as_ref().is_none_or(|routes| !Arc::ptr_eq(routes, &self.routes.get()));
-        if settled && (life.ask_again.is_some_and(|at| now > at) || (life.ask_again.is_none() && reloaded())) {
+        let reloaded = || {
+            life.asked_by
+                .as_ref()
+                .is_none_or(|routes| !Arc::ptr_eq(routes, &self.routes.get()))
+        };
+        if settled
+            && (life.ask_again.is_some_and(|at| now > at)
+                || (life.ask_again.is_none() && reloaded()))
+        {
             return self.ask(life);
         }
         ControlFlow::Continue(())
@@ -311,26 +377,43 @@ impl<L: Link> Session<L> {
 
     /// Reports the failure and says how long to wait.
     fn pause_after(&mut self, error: LinkError) -> Duration {
-        self.disconnects.with_label_values(&[error.kind.name()]).inc();
+        self.disconnects
+            .with_label_values(&[error.kind.name()])
+            .inc();
         let connection = &self.index_label;
         let broker = &self.options.config.url;
         let rival = error.kind == LinkErrorKind::TakenOver || self.short_lives >= SUSPICIOUS_ENDS;
         let reason = if rival {
-            format!("{}; another client is probably using client id {connection:?}: give each gateway its own mqtt.client_id", error.message)
+            format!(
+                "{}; another client is probably using client id {connection:?}: give each gateway its own mqtt.client_id",
+                error.message
+            )
         } else {
             error.message
         };
         if self.condition.raise(format!("{broker}: {reason}")) {
             match error.kind {
                 LinkErrorKind::Refused | LinkErrorKind::TakenOver => {
-                    tracing::error!(connection, broker, error = reason, "No connection to the broker");
+                    tracing::error!(
+                        connection,
+                        broker,
+                        error = reason,
+                        "No connection to the broker"
+                    );
                 }
-                _ => tracing::warn!(connection, broker, error = reason, "No connection to the broker; trying again"),
+                _ => tracing::warn!(
+                    connection,
+                    broker,
+                    error = reason,
+                    "No connection to the broker; trying again"
+                ),
             }
         }
         let pause = self.backoff.next_pause();
         match error.kind {
-            LinkErrorKind::Refused | LinkErrorKind::TakenOver | LinkErrorKind::Protocol => pause.max(REFUSED_PAUSE.mul_f64(0.5 + fastrand::f64() / 2.0)),
+            LinkErrorKind::Refused | LinkErrorKind::TakenOver | LinkErrorKind::Protocol => {
+                pause.max(REFUSED_PAUSE.mul_f64(0.5 + fastrand::f64() / 2.0))
+            }
             _ if rival => pause.max(REFUSED_PAUSE.mul_f64(0.25 + fastrand::f64() / 4.0)),
             _ => pause,
         }
@@ -345,14 +428,23 @@ impl<L: Link> Session<L> {
             }
         };
         // Short enough for the broker not to miss a ping.
-        timeout(self.options.config.keep_alive.0 / 2, written).await.is_ok()
+        timeout(self.options.config.keep_alive.0 / 2, written)
+            .await
+            .is_ok()
     }
 
     /// The link is closed; waits until half of the bytes are written.
     async fn parked(&mut self, stopping: &CancellationToken) {
         self.series.parked.inc();
-        self.condition.raise(format!("{} bytes wait for MongoDB; the link is closed until half of them are written", self.window.bytes()));
-        tracing::warn!(connection = self.index_label, bytes = self.window.bytes(), "Too many bytes wait for MongoDB; the broker holds the rest");
+        self.condition.raise(format!(
+            "{} bytes wait for MongoDB; the link is closed until half of them are written",
+            self.window.bytes()
+        ));
+        tracing::warn!(
+            connection = self.index_label,
+            bytes = self.window.bytes(),
+            "Too many bytes wait for MongoDB; the broker holds the rest"
+        );
         let half = self.options.config.max_inflight.bytes() / 2;
         while self.window.bytes() > half {
             tokio::select! {

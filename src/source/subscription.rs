@@ -16,25 +16,43 @@ impl Subscription {
             filter if group.is_empty() || filter.starts_with("$share/") => filter.clone(),
             filter => format!("$share/{group}/{filter}"),
         };
-        Self { filters: filters.iter().map(shared).collect() }
+        Self {
+            filters: filters.iter().map(shared).collect(),
+        }
     }
 
     /// Filters that `self` has and `other` lacks.
     pub fn without(&self, other: &Self) -> Vec<String> {
-        self.filters.iter().filter(|f| !other.filters.contains(f)).cloned().collect()
+        self.filters
+            .iter()
+            .filter(|f| !other.filters.contains(f))
+            .cloned()
+            .collect()
     }
 
     /// What stands in the way, given the broker's answer; empty: all granted.
     pub fn refusals(&self, granted: &[Result<QoS, String>]) -> Vec<String> {
         if granted.len() != self.filters.len() {
-            return vec![format!("the broker answered for {} of {} filters", granted.len(), self.filters.len())];
+            return vec![format!(
+                "the broker answered for {} of {} filters",
+                granted.len(),
+                self.filters.len()
+            )];
         }
         let refusal = |(filter, answer): (&String, &Result<QoS, String>)| match answer {
-            Ok(QoS::AtMostOnce) => Some(format!("{filter}: granted at QoS 0 only, which loses messages")),
+            Ok(QoS::AtMostOnce) => Some(format!(
+                "{filter}: granted at QoS 0 only, which loses messages"
+            )),
             Ok(_) => None,
-            Err(reason) => Some(format!("{filter}: {reason}; allow client and user to subscribe to it")),
+            Err(reason) => Some(format!(
+                "{filter}: {reason}; allow client and user to subscribe to it"
+            )),
         };
-        self.filters.iter().zip(granted).filter_map(refusal).collect()
+        self.filters
+            .iter()
+            .zip(granted)
+            .filter_map(refusal)
+            .collect()
     }
 }
 
@@ -48,10 +66,22 @@ mod tests {
         assert_eq!(Subscription::new(&filters, "").filters, filters);
         let subscription = Subscription::new(&filters, "g");
         assert_eq!(subscription.filters, ["$share/g/a/+", "$share/own/b"]);
-        assert!(subscription.refusals(&[Ok(QoS::AtLeastOnce), Ok(QoS::AtLeastOnce)]).is_empty());
+        assert!(
+            subscription
+                .refusals(&[Ok(QoS::AtLeastOnce), Ok(QoS::AtLeastOnce)])
+                .is_empty()
+        );
         let refusals = subscription.refusals(&[Ok(QoS::AtMostOnce), Err("NotAuthorized".into())]);
-        assert!(refusals[0].contains("QoS 0") && refusals[1].contains("NotAuthorized"), "{refusals:?}");
+        assert!(
+            refusals[0].contains("QoS 0") && refusals[1].contains("NotAuthorized"),
+            "{refusals:?}"
+        );
         assert_eq!(subscription.refusals(&[]).len(), 1);
-        assert_eq!(subscription.without(&Subscription { filters: vec!["$share/own/b".into()] }), ["$share/g/a/+"]);
+        assert_eq!(
+            subscription.without(&Subscription {
+                filters: vec!["$share/own/b".into()]
+            }),
+            ["$share/g/a/+"]
+        );
     }
 }

@@ -66,7 +66,9 @@ impl Window {
     /// the same lock that acknowledgements are queued under.
     pub fn sever(&self, cut: impl FnOnce()) {
         let mut state = self.lock();
-        self.series.stale_acks.inc_by((state.due.len() + state.queued) as u64);
+        self.series
+            .stale_acks
+            .inc_by((state.due.len() + state.queued) as u64);
         state.acks.severed();
         state.due.clear();
         state.outbox = None;
@@ -142,7 +144,9 @@ impl Window {
     fn hand_over(&self, state: &mut State, due: Vec<Ack>) {
         let now = Instant::now();
         for ack in &due {
-            self.series.ack_seconds.observe(now.saturating_duration_since(ack.arrived).as_secs_f64());
+            self.series
+                .ack_seconds
+                .observe(now.saturating_duration_since(ack.arrived).as_secs_f64());
         }
         state.due.extend(due);
         match &state.outbox {
@@ -167,7 +171,9 @@ impl Window {
         let gauge = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         self.series.unacked.set(gauge(state.acks.unacked()));
         self.series.bytes.set(gauge(state.acks.bytes()));
-        self.series.oldest.set(state.acks.oldest(Instant::now()).as_secs_f64());
+        self.series
+            .oldest
+            .set(state.acks.oldest(Instant::now()).as_secs_f64());
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

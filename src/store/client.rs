@@ -31,7 +31,9 @@ pub async fn connect(config: &MongodbConfig, writers: usize) -> Result<Client, C
     let mut options = ClientOptions::parse(uri)
         .await
         .map_err(|error| ConnectError::Uri(redact(&error.to_string(), uri)))?;
-    options.app_name.get_or_insert_with(|| "tidegate".to_owned());
+    options
+        .app_name
+        .get_or_insert_with(|| "tidegate".to_owned());
     options.server_selection_timeout = Some(config.server_selection_timeout.0);
     options.connect_timeout = Some(config.connect_timeout.0);
     // Each writer may have a series and a dead-letter write under way, beside probes and queries.
@@ -43,17 +45,26 @@ pub async fn connect(config: &MongodbConfig, writers: usize) -> Result<Client, C
     options.read_concern = Some(ReadConcern::local());
     options.retry_writes = Some(true);
     options.heartbeat_freq = options.heartbeat_freq.or(Some(Duration::from_secs(5)));
-    Client::with_options(options).map_err(|error| ConnectError::Uri(redact(&error.to_string(), uri)))
+    Client::with_options(options)
+        .map_err(|error| ConnectError::Uri(redact(&error.to_string(), uri)))
 }
 
 /// Cuts the user information of `uri` out of `text`.
 fn redact(text: &str, uri: &str) -> String {
-    let Some((_, rest)) = uri.split_once("://") else { return text.to_owned() };
+    let Some((_, rest)) = uri.split_once("://") else {
+        return text.to_owned();
+    };
     match rest.rsplit_once('@') {
         Some((user_info, _)) if !user_info.is_empty() => {
-            let password = user_info.split_once(':').map_or("", |(_, password)| password);
+            let password = user_info
+                .split_once(':')
+                .map_or("", |(_, password)| password);
             let text = text.replace(user_info, "***");
-            if password.is_empty() { text } else { text.replace(password, "***") }
+            if password.is_empty() {
+                text
+            } else {
+                text.replace(password, "***")
+            }
         }
         _ => text.to_owned(),
     }
@@ -64,7 +75,10 @@ fn redact(text: &str, uri: &str) -> String {
 /// # Errors
 /// Where it cannot be reached.
 pub(super) async fn hello(client: &Client) -> mongodb::error::Result<mongodb::bson::Document> {
-    client.database("admin").run_command(doc! { "hello": 1 }).await
+    client
+        .database("admin")
+        .run_command(doc! { "hello": 1 })
+        .await
 }
 
 #[cfg(test)]
@@ -74,7 +88,10 @@ mod tests {
     #[test]
     fn passwords_are_cut_out_of_errors() {
         let uri = "mongodb://u:p%40ss@h:1/?bad";
-        assert_eq!(redact("bad option in mongodb://u:p%40ss@h:1/", uri), "bad option in mongodb://***@h:1/");
+        assert_eq!(
+            redact("bad option in mongodb://u:p%40ss@h:1/", uri),
+            "bad option in mongodb://***@h:1/"
+        );
         assert_eq!(redact("password p%40ss", uri), "password ***");
         assert_eq!(redact("plain", "mongodb://h"), "plain");
     }

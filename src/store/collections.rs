@@ -20,7 +20,11 @@ impl Store {
     /// Handles only; nothing is asked of the server.
     pub fn new(client: Client, config: &MongodbConfig) -> Self {
         let database = client.database(&config.database);
-        Self { client, database, dead_letters: config.dead_letters.clone() }
+        Self {
+            client,
+            database,
+            dead_letters: config.dead_letters.clone(),
+        }
     }
 
     /// The client, for commands to the whole deployment.
@@ -36,8 +40,12 @@ impl Store {
     /// The time-series collection of a stream, with its write concern.
     pub fn series(&self, stream: &StreamConfig) -> Series {
         let write_concern = write_concern(&stream.write_concern);
-        let options = CollectionOptions::builder().write_concern(write_concern).build();
-        let collection = self.database.collection_with_options(&stream.collection, options);
+        let options = CollectionOptions::builder()
+            .write_concern(write_concern)
+            .build();
+        let collection = self
+            .database
+            .collection_with_options(&stream.collection, options);
         Series::new(collection, stream.write_concern.wtimeout.0)
     }
 
@@ -55,7 +63,8 @@ impl Store {
         let options = CollectionOptions::builder()
             .write_concern(write_concern(&WriteConcernConfig::default()))
             .build();
-        self.database.collection_with_options(&self.dead_letters, options)
+        self.database
+            .collection_with_options(&self.dead_letters, options)
     }
 }
 
@@ -65,5 +74,9 @@ pub(super) fn write_concern(config: &WriteConcernConfig) -> WriteConcern {
         Ok(nodes) => Acknowledgment::Nodes(nodes),
         Err(_) => Acknowledgment::Majority,
     };
-    WriteConcern::builder().w(w).journal(config.journal).w_timeout(config.wtimeout.0).build()
+    WriteConcern::builder()
+        .w(w)
+        .journal(config.journal)
+        .w_timeout(config.wtimeout.0)
+        .build()
 }

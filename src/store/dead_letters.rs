@@ -46,7 +46,13 @@ pub struct DeadLetter {
 
 impl DeadLetter {
     /// A new one for `message`.
-    pub fn new(message: &Message, reason: &str, detail: &str, stream: Option<&str>, gateway: &str) -> Self {
+    pub fn new(
+        message: &Message,
+        reason: &str,
+        detail: &str,
+        stream: Option<&str>,
+        gateway: &str,
+    ) -> Self {
         let broken = std::str::from_utf8(&message.topic).is_err();
         let kept = message.payload.len().min(MAX_PAYLOAD_BYTES);
         Self {
@@ -68,7 +74,10 @@ impl DeadLetter {
 
     /// As stored.
     pub fn encode(&self) -> RawDocumentBuf {
-        let binary = |bytes: &[u8]| Binary { subtype: BinarySubtype::Generic, bytes: bytes.to_vec() };
+        let binary = |bytes: &[u8]| Binary {
+            subtype: BinarySubtype::Generic,
+            bytes: bytes.to_vec(),
+        };
         let mut document = RawDocumentBuf::new();
         document.append("_id", self.id);
         document.append("at", DateTime::from_millis(self.at.millis()));
@@ -80,7 +89,10 @@ impl DeadLetter {
         document.append("retained", self.retained);
         document.append("payload", binary(&self.payload));
         if self.payload.len() < self.payload_bytes {
-            document.append("payloadBytes", i64::try_from(self.payload_bytes).unwrap_or(i64::MAX));
+            document.append(
+                "payloadBytes",
+                i64::try_from(self.payload_bytes).unwrap_or(i64::MAX),
+            );
         }
         document.append("reason", self.reason.as_str());
         document.append("detail", self.detail.as_str());
@@ -100,7 +112,11 @@ impl DeadLetter {
         let kept = payload.len();
         Self {
             id: document.get_object_id("_id").unwrap_or_default(),
-            at: Timestamp::from_millis(document.get_datetime("at").map_or(0, |at| at.timestamp_millis())),
+            at: Timestamp::from_millis(
+                document
+                    .get_datetime("at")
+                    .map_or(0, |at| at.timestamp_millis()),
+            ),
             topic: text("topic"),
             topic_bytes: bytes("topicBytes"),
             qos: match document.get_i32("qos") {
@@ -110,7 +126,11 @@ impl DeadLetter {
             },
             retained: document.get_bool("retained").unwrap_or_default(),
             payload,
-            payload_bytes: document.get_i64("payloadBytes").ok().and_then(|n| usize::try_from(n).ok()).unwrap_or(kept),
+            payload_bytes: document
+                .get_i64("payloadBytes")
+                .ok()
+                .and_then(|n| usize::try_from(n).ok())
+                .unwrap_or(kept),
             reason: text("reason"),
             detail: text("detail"),
             stream: document.get_str("stream").ok().map(str::to_owned),
@@ -143,7 +163,11 @@ pub struct DeadLetterFilter {
 impl DeadLetterFilter {
     /// Whether it names anything at all.
     pub fn is_empty(&self) -> bool {
-        self.id.is_none() && self.stream.is_none() && self.reason.is_none() && self.since.is_none() && self.until.is_none()
+        self.id.is_none()
+            && self.stream.is_none()
+            && self.reason.is_none()
+            && self.since.is_none()
+            && self.until.is_none()
     }
 
     fn query(&self) -> Document {
@@ -177,16 +201,31 @@ impl Store {
     ///
     /// # Errors
     /// The driver's.
-    pub async fn find_dead_letters(&self, filter: &DeadLetterFilter, limit: i64) -> mongodb::error::Result<Vec<DeadLetter>> {
-        let cursor = self.dead_letters().find(filter.query()).sort(doc! { "_id": 1 }).limit(limit).await?;
-        cursor.map_ok(|document| DeadLetter::decode(&document)).try_collect().await
+    pub async fn find_dead_letters(
+        &self,
+        filter: &DeadLetterFilter,
+        limit: i64,
+    ) -> mongodb::error::Result<Vec<DeadLetter>> {
+        let cursor = self
+            .dead_letters()
+            .find(filter.query())
+            .sort(doc! { "_id": 1 })
+            .limit(limit)
+            .await?;
+        cursor
+            .map_ok(|document| DeadLetter::decode(&document))
+            .try_collect()
+            .await
     }
 
     /// How many match.
     ///
     /// # Errors
     /// The driver's.
-    pub async fn count_dead_letters(&self, filter: &DeadLetterFilter) -> mongodb::error::Result<u64> {
+    pub async fn count_dead_letters(
+        &self,
+        filter: &DeadLetterFilter,
+    ) -> mongodb::error::Result<u64> {
         self.dead_letters().count_documents(filter.query()).await
     }
 
@@ -194,16 +233,32 @@ impl Store {
     ///
     /// # Errors
     /// The driver's.
-    pub async fn drop_dead_letters(&self, filter: &DeadLetterFilter) -> mongodb::error::Result<u64> {
-        Ok(self.dead_letters().delete_many(filter.query()).await?.deleted_count)
+    pub async fn drop_dead_letters(
+        &self,
+        filter: &DeadLetterFilter,
+    ) -> mongodb::error::Result<u64> {
+        Ok(self
+            .dead_letters()
+            .delete_many(filter.query())
+            .await?
+            .deleted_count)
     }
 
     /// Notes one more replay that did not succeed, and why.
     ///
     /// # Errors
     /// The driver's.
-    pub async fn note_failed_replay(&self, id: ObjectId, reason: &str, detail: &str) -> mongodb::error::Result<()> {
-        let change = doc! { "$inc": { "attempts": 1 }, "$set": { "reason": reason, "detail": detail } };
-        self.dead_letters().update_one(doc! { "_id": id }, change).await.map(drop)
+    pub async fn note_failed_replay(
+        &self,
+        id: ObjectId,
+        reason: &str,
+        detail: &str,
+    ) -> mongodb::error::Result<()> {
+        let change =
+            doc! { "$inc": { "attempts": 1 }, "$set": { "reason": reason, "detail": detail } };
+        self.dead_letters()
+            .update_one(doc! { "_id": id }, change)
+            .await
+            .map(drop)
     }
 }

@@ -53,7 +53,10 @@ pub enum EncodeError {
 pub fn encode_reading(id: ObjectId, reading: &Reading) -> Result<RawDocumentBuf, EncodeError> {
     let mut document = RawDocumentBuf::new();
     document.append(names::ID, id);
-    document.append(names::TIMESTAMP, DateTime::from_millis(reading.timestamp.millis()));
+    document.append(
+        names::TIMESTAMP,
+        DateTime::from_millis(reading.timestamp.millis()),
+    );
     let mut metadata = RawDocumentBuf::new();
     metadata.append(names::DEVICE, reading.device.as_str());
     if let Some(kind) = &reading.kind {
@@ -80,14 +83,19 @@ pub fn encode_reading(id: ObjectId, reading: &Reading) -> Result<RawDocumentBuf,
         document.append(names::CLAIMED, claimed.as_str());
     }
     match document.as_bytes().len() {
-        bytes if bytes > MAX_MEASUREMENT_BYTES => {
-            Err(EncodeError::TooLarge { bytes, limit: MAX_MEASUREMENT_BYTES })
-        }
+        bytes if bytes > MAX_MEASUREMENT_BYTES => Err(EncodeError::TooLarge {
+            bytes,
+            limit: MAX_MEASUREMENT_BYTES,
+        }),
         _ => Ok(document),
     }
 }
 
-fn append(document: &mut RawDocumentBuf, key: &str, value: impl Into<RawBson>) -> Result<(), EncodeError> {
+fn append(
+    document: &mut RawDocumentBuf,
+    key: &str,
+    value: impl Into<RawBson>,
+) -> Result<(), EncodeError> {
     // The encoder panics on such keys; the decoder refuses them, tags from the file do not pass it.
     if key.as_bytes().contains(&0) {
         return Err(EncodeError::NulInKey(key.to_owned()));
@@ -148,7 +156,10 @@ mod tests {
             ("n".into(), FieldValue::Int64(1 << 60)),
             ("on".into(), FieldValue::Bool(true)),
             ("s".into(), FieldValue::Text("x".into())),
-            ("a".into(), FieldValue::Array(vec![FieldValue::Null, FieldValue::Double(2.0)])),
+            (
+                "a".into(),
+                FieldValue::Array(vec![FieldValue::Null, FieldValue::Double(2.0)]),
+            ),
         ]);
         reading.flags.insert(Flag::ClockFuture);
         reading.claimed = Some("2099-01-01T00:00:00Z".into());
@@ -165,10 +176,16 @@ mod tests {
 
     #[test]
     fn what_no_server_takes_is_refused_alone() {
-        let nul = encode_reading(ObjectId::new(), &reading(vec![("a\0b".into(), FieldValue::Bool(true))]));
+        let nul = encode_reading(
+            ObjectId::new(),
+            &reading(vec![("a\0b".into(), FieldValue::Bool(true))]),
+        );
         assert_eq!(nul, Err(EncodeError::NulInKey("a\0b".into())));
         let huge = FieldValue::Text("x".repeat(MAX_MEASUREMENT_BYTES));
-        let error = encode_reading(ObjectId::new(), &reading(vec![("a".into(), huge)])).unwrap_err();
-        assert!(matches!(error, EncodeError::TooLarge { .. }) && error.to_string().contains("bytes"));
+        let error =
+            encode_reading(ObjectId::new(), &reading(vec![("a".into(), huge)])).unwrap_err();
+        assert!(
+            matches!(error, EncodeError::TooLarge { .. }) && error.to_string().contains("bytes")
+        );
     }
 }

@@ -59,7 +59,9 @@ pub type Provisioned = Vec<Finding>;
 #[derive(Debug, thiserror::Error)]
 pub enum ProvisionError {
     /// A collection of that name exists but is of another kind.
-    #[error("collection {collection:?} exists but is {found}, not {wanted}. Use another name ({key}), or move its content and drop it: db.getCollection({collection:?}).drop()")]
+    #[error(
+        "collection {collection:?} exists but is {found}, not {wanted}. Use another name ({key}), or move its content and drop it: db.getCollection({collection:?}).drop()"
+    )]
     WrongKind {
         /// Its name.
         collection: String,
@@ -71,7 +73,9 @@ pub enum ProvisionError {
         key: String,
     },
     /// The user may not do what is needed.
-    #[error("the MongoDB user may not {action} in database {database:?}. Grant it: db.getSiblingDB(\"admin\").grantRolesToUser(\"<user>\", [{{ role: \"readWrite\", db: {database:?} }}])")]
+    #[error(
+        "the MongoDB user may not {action} in database {database:?}. Grant it: db.getSiblingDB(\"admin\").grantRolesToUser(\"<user>\", [{{ role: \"readWrite\", db: {database:?} }}])"
+    )]
     Unauthorized {
         /// What was tried.
         action: String,
@@ -107,10 +111,24 @@ pub async fn provision(store: &Store, config: &Config) -> Result<Provisioned, Pr
         }
         done.push(stream.collection.clone());
         let key = format!("streams.{index}.collection");
-        series(store, stream, key, existing.get(&stream.collection), &mut findings).await?;
+        series(
+            store,
+            stream,
+            key,
+            existing.get(&stream.collection),
+            &mut findings,
+        )
+        .await?;
     }
     let name = &config.mongodb.dead_letters;
-    dead_letters(store, name, config.mongodb.dead_letters_ttl.0, existing.get(name), &mut findings).await?;
+    dead_letters(
+        store,
+        name,
+        config.mongodb.dead_letters_ttl.0,
+        existing.get(name),
+        &mut findings,
+    )
+    .await?;
     Ok(findings)
 }
 
@@ -123,7 +141,9 @@ fn deployment_warning(hello: &Document) -> Option<&'static str> {
     )
 }
 
-async fn collections(store: &Store) -> Result<BTreeMap<String, CollectionSpecification>, ProvisionError> {
+async fn collections(
+    store: &Store,
+) -> Result<BTreeMap<String, CollectionSpecification>, ProvisionError> {
     let cursor = store.database().list_collections().await;
     let listed: Result<Vec<_>, _> = match cursor {
         Ok(cursor) => cursor.try_collect().await,
@@ -156,7 +176,11 @@ async fn series(
             if drift.is_empty() {
                 findings.push(Finding::Present(what.clone()));
             }
-            findings.extend(drift.into_iter().map(|text| Finding::Drift(format!("{what}: {text}"))));
+            findings.extend(
+                drift
+                    .into_iter()
+                    .map(|text| Finding::Drift(format!("{what}: {text}"))),
+            );
         }
         None => {
             let options = CreateCollectionOptions::builder()
@@ -169,7 +193,12 @@ async fn series(
                 )
                 .expire_after_seconds(stream.ttl.map(|ttl| ttl.0))
                 .build();
-            match store.database().create_collection(name).with_options(options).await {
+            match store
+                .database()
+                .create_collection(name)
+                .with_options(options)
+                .await
+            {
                 Ok(()) => findings.push(Finding::Created(what)),
                 // Another gateway was faster; its options are looked at on the next run.
                 Err(error) if code(&error) == Some(codes::NAMESPACE_EXISTS) => {}
@@ -207,7 +236,14 @@ async fn dead_letters(
         },
     }
     index(store, name, doc! { "at": 1 }, Some(ttl), findings).await?;
-    index(store, name, doc! { "stream": 1, "reason": 1, "at": 1 }, None, findings).await
+    index(
+        store,
+        name,
+        doc! { "stream": 1, "reason": 1, "at": 1 },
+        None,
+        findings,
+    )
+    .await
 }
 
 async fn index(
@@ -225,7 +261,12 @@ async fn index(
     match handle.create_index(model).await {
         Ok(made) if before.contains(&made.index_name) => {}
         Ok(_) => findings.push(Finding::Created(what)),
-        Err(error) if matches!(code(&error), Some(codes::INDEX_OPTIONS_CONFLICT | codes::INDEX_KEY_SPECS_CONFLICT)) => {
+        Err(error)
+            if matches!(
+                code(&error),
+                Some(codes::INDEX_OPTIONS_CONFLICT | codes::INDEX_KEY_SPECS_CONFLICT)
+            ) =>
+        {
             findings.push(Finding::Drift(format!(
                 "{what}: exists with other options, expireAfterSeconds should be {}",
                 ttl.map_or("unset".to_owned(), |ttl| ttl.as_secs().to_string())
@@ -241,10 +282,18 @@ fn series_drift(stream: &StreamConfig, found: &CreateCollectionOptions) -> Vec<S
     let mut drift = Vec::new();
     if let Some(options) = &found.timeseries {
         if options.time_field != names::TIMESTAMP {
-            drift.push(format!("timeField is {:?}, not {:?}; it cannot be changed: use another collection", options.time_field, names::TIMESTAMP));
+            drift.push(format!(
+                "timeField is {:?}, not {:?}; it cannot be changed: use another collection",
+                options.time_field,
+                names::TIMESTAMP
+            ));
         }
         if options.meta_field.as_deref() != Some(names::METADATA) {
-            drift.push(format!("metaField is {:?}, not {:?}; it cannot be changed: use another collection", options.meta_field, names::METADATA));
+            drift.push(format!(
+                "metaField is {:?}, not {:?}; it cannot be changed: use another collection",
+                options.meta_field,
+                names::METADATA
+            ));
         }
         let wanted = granularity(stream.granularity);
         if options.granularity.is_some() && options.granularity.as_ref() != Some(&wanted) {
@@ -253,7 +302,9 @@ fn series_drift(stream: &StreamConfig, found: &CreateCollectionOptions) -> Vec<S
     }
     let (found, wanted) = (found.expire_after_seconds, stream.ttl.map(|ttl| ttl.0));
     if found != wanted {
-        let seconds = |ttl: Option<Duration>| ttl.map_or("off".to_owned(), |ttl| format!("{} s", ttl.as_secs()));
+        let seconds = |ttl: Option<Duration>| {
+            ttl.map_or("off".to_owned(), |ttl| format!("{} s", ttl.as_secs()))
+        };
         drift.push(format!(
             "expireAfterSeconds is {}, configured {}; apply with db.runCommand({{collMod: {:?}, expireAfterSeconds: {}}})",
             seconds(found),
@@ -311,9 +362,17 @@ mod tests {
 
     #[test]
     fn drift_names_both_sides_and_the_remedy() {
-        let stream = StreamConfig { ttl: Some(crate::config::Span::days(1)), ..StreamConfig::telemetry() };
+        let stream = StreamConfig {
+            ttl: Some(crate::config::Span::days(1)),
+            ..StreamConfig::telemetry()
+        };
         let found = CreateCollectionOptions::builder()
-            .timeseries(TimeseriesOptions::builder().time_field("t").granularity(TimeseriesGranularity::Hours).build())
+            .timeseries(
+                TimeseriesOptions::builder()
+                    .time_field("t")
+                    .granularity(TimeseriesGranularity::Hours)
+                    .build(),
+            )
             .build();
         let drift = series_drift(&stream, &found).join("\n");
         for word in ["timeField", "metaField", "granularity", "86400", "collMod"] {

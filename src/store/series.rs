@@ -36,7 +36,10 @@ pub struct Key<'a> {
 
 impl Series {
     pub(super) fn new(collection: Collection<RawDocumentBuf>, wtimeout: Duration) -> Self {
-        Self { collection, wtimeout }
+        Self {
+            collection,
+            wtimeout,
+        }
     }
 
     /// The collection's name.
@@ -55,7 +58,11 @@ impl Series {
     /// # Errors
     /// The driver's, which names refused documents by position where that is the trouble.
     pub async fn insert(&self, documents: &[RawDocumentBuf]) -> mongodb::error::Result<()> {
-        self.collection.insert_many(documents).ordered(false).await.map(drop)
+        self.collection
+            .insert_many(documents)
+            .ordered(false)
+            .await
+            .map(drop)
     }
 
     /// Which of `keys` are in the collection, as far as a majority has them.

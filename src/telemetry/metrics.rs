@@ -91,7 +91,8 @@ impl Registry {
     /// Adds what the operating system knows of the process, and the program's version.
     pub fn process(&self) {
         self.add(ProcessFamily(Arc::new(ProcessCollector::for_self())));
-        let options = Opts::new("tidegate_build_info", "Always 1; the version is the label").const_label("version", env!("CARGO_PKG_VERSION"));
+        let options = Opts::new("tidegate_build_info", "Always 1; the version is the label")
+            .const_label("version", env!("CARGO_PKG_VERSION"));
         let info = IntGauge::with_opts(options).expect("name and label are literals in the source");
         self.add(info).set(1);
     }
