@@ -6,6 +6,7 @@
 # Nothing on the machine that was already running is stopped, disabled or reconfigured.
 
 deploy_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck disable=SC2034  # for the scripts that source this
 repo_dir=$(dirname "$deploy_dir")
 
 say() { printf '%s\n' "$*" >&2; }
