@@ -292,7 +292,8 @@ impl Connection {
         self.answers_pings.store(true, Ordering::SeqCst);
     }
 
-    /// From here on nothing is read, so that the client's send buffer fills up. The connection stays open.
+    /// From here on nothing is read or recorded, so that the client's send buffer fills up. The connection stays open, but the
+    /// `next` and `expect` methods have nothing more to say.
     pub fn stop_reading(&self) {
         self.reader.abort();
     }
