@@ -42,7 +42,11 @@ pub(super) fn parse(text: &str) -> Option<Civil> {
     let minute = scan.number(2)?;
     let mut second = 0;
     let mut millis = 0;
-    if if colon { scan.take(b':') } else { scan.0.first().is_some_and(u8::is_ascii_digit) } {
+    if if colon {
+        scan.take(b':')
+    } else {
+        scan.0.first().is_some_and(u8::is_ascii_digit)
+    } {
         second = scan.number(2)?;
         if scan.take(b'.') || scan.take(b',') {
             millis = scan.fraction()?;
@@ -132,7 +136,10 @@ impl Scan<'_> {
         if self.0.is_empty() {
             return Some(None);
         }
-        if ["z", "utc", "gmt"].iter().any(|z| self.0.eq_ignore_ascii_case(z.as_bytes())) {
+        if ["z", "utc", "gmt"]
+            .iter()
+            .any(|z| self.0.eq_ignore_ascii_case(z.as_bytes()))
+        {
             self.0 = &[];
             return Some(Some(0));
         }
@@ -143,7 +150,11 @@ impl Scan<'_> {
         };
         let hours = self.number(2)?;
         self.take(b':');
-        let minutes = if self.0.is_empty() { 0 } else { self.number(2)? };
+        let minutes = if self.0.is_empty() {
+            0
+        } else {
+            self.number(2)?
+        };
         (hours < 24 && minutes < 60)
             .then(|| Some(sign * (i32::from(hours) * 3_600 + i32::from(minutes) * 60)))
     }
@@ -161,7 +172,11 @@ fn days_in(year: u16, month: u16) -> u16 {
 /// Days since 1970-01-01 of a date of the Gregorian calendar. Counting years from March puts the
 /// leap day last, so that the days before a month follow one formula.
 fn days_from_epoch(year: i64, month: i64, day: i64) -> i64 {
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let (year, month) = if month > 2 {
+        (year, month - 3)
+    } else {
+        (year - 1, month + 9)
+    };
     let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
     year * 365 + leap_days + (month * 153 + 2) / 5 + day - 1 - 719_468
 }
@@ -178,8 +193,14 @@ mod tests {
             ("2026-03-14t09:15:29z", Some((NOON, Some(0)))),
             ("2026-03-14 09:15:29", Some((NOON, None))),
             (" 2026-03-14T09:15:29 UTC ", Some((NOON, Some(0)))),
-            ("2026-03-14T09:15:29.412345678+00:00", Some((NOON + 412, Some(0)))),
-            ("2026-03-14T09:15:29,5-0130", Some((NOON + 500, Some(-5_400)))),
+            (
+                "2026-03-14T09:15:29.412345678+00:00",
+                Some((NOON + 412, Some(0))),
+            ),
+            (
+                "2026-03-14T09:15:29,5-0130",
+                Some((NOON + 500, Some(-5_400))),
+            ),
             ("2026-03-14T09:15:29+01", Some((NOON, Some(3_600)))),
             ("20260314T091529Z", Some((NOON, Some(0)))),
             ("2026-03-14T09:15Z", Some((NOON - 29_000, Some(0)))),

@@ -54,7 +54,10 @@ pub(super) fn compile(
     let pivot = check.pivot(config);
     let tags = check.tags(config, template_ref);
     let consumed = [device.as_ref(), kind.as_ref()];
-    let consumed = consumed.into_iter().flatten().filter_map(Expression::single_path);
+    let consumed = consumed
+        .into_iter()
+        .flatten()
+        .filter_map(Expression::single_path);
     let consumed = consumed
         .chain(&time.paths)
         .chain(tags.paths.iter().map(|(_, path)| path));
@@ -72,10 +75,7 @@ pub(super) fn compile(
             decimal_comma: config.decimal_comma,
         },
         device: device.unwrap_or_else(Expression::empty),
-        fixed_kind: kind
-            .as_ref()
-            .and_then(Expression::constant)
-            .map(Arc::from),
+        fixed_kind: kind.as_ref().and_then(Expression::constant).map(Arc::from),
         kind,
         field,
         time,
@@ -100,7 +100,11 @@ fn fallback_capture<'t>(
 ) -> Option<&'t str> {
     match (text.is_empty(), template.and_then(|t| t.index_of(capture))) {
         (false, _) => Some(text),
-        (true, Some(_)) => Some(if capture == "type" { "{type}" } else { "{field}" }),
+        (true, Some(_)) => Some(if capture == "type" {
+            "{type}"
+        } else {
+            "{field}"
+        }),
         (true, None) => None,
     }
 }
@@ -124,11 +128,17 @@ impl Check<'_> {
     fn basics(&mut self, config: &StreamConfig) {
         let allowed = |b: u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-');
         if config.name.is_empty() {
-            self.say("name", "a stream needs a name; write `name = \"telemetry\"`");
+            self.say(
+                "name",
+                "a stream needs a name; write `name = \"telemetry\"`",
+            );
         } else if !config.name.bytes().all(allowed) {
             self.say(
                 "name",
-                format!("`{}`: use a-z, 0-9, `_` and `-` only; it is a metric label", config.name),
+                format!(
+                    "`{}`: use a-z, 0-9, `_` and `-` only; it is a metric label",
+                    config.name
+                ),
             );
         }
         let collection = &config.collection;
@@ -142,10 +152,19 @@ impl Check<'_> {
             );
         }
         if config.ttl.is_some_and(|ttl| ttl.0.as_secs() == 0) {
-            self.say("ttl", "below one second nothing would be kept; leave it out to keep readings for ever");
+            self.say(
+                "ttl",
+                "below one second nothing would be kept; leave it out to keep readings for ever",
+            );
         }
-        if config.codec == Codec::Bool && config.booleans.is_empty() && config.action == Action::Store {
-            self.say("booleans", "codec `bool` needs its words: `booleans = { ON = true, OFF = false }`");
+        if config.codec == Codec::Bool
+            && config.booleans.is_empty()
+            && config.action == Action::Store
+        {
+            self.say(
+                "booleans",
+                "codec `bool` needs its words: `booleans = { ON = true, OFF = false }`",
+            );
         }
         self.limits(config);
         self.write_concern(&config.write_concern.w);
@@ -167,7 +186,10 @@ impl Check<'_> {
         if limits.depth > MAX_DEPTH {
             self.say(
                 "limits.depth",
-                format!("{} is beyond {MAX_DEPTH}: MongoDB refuses documents nested about 100 deep", limits.depth),
+                format!(
+                    "{} is beyond {MAX_DEPTH}: MongoDB refuses documents nested about 100 deep",
+                    limits.depth
+                ),
             );
         }
     }
@@ -224,9 +246,17 @@ impl Check<'_> {
         filters
     }
 
-    fn expression(&mut self, key: &str, text: &str, template: Option<&Template>) -> Option<Expression> {
+    fn expression(
+        &mut self,
+        key: &str,
+        text: &str,
+        template: Option<&Template>,
+    ) -> Option<Expression> {
         if key == "device" && text.is_empty() {
-            self.say("device", "an expression for the device id is needed, such as `{deviceId}`");
+            self.say(
+                "device",
+                "an expression for the device id is needed, such as `{deviceId}`",
+            );
             return None;
         }
         match Expression::parse(text, template, self.payload) {
@@ -247,7 +277,9 @@ impl Check<'_> {
             self.say(key, "an empty path; name a key such as `ts` or `params/ts`");
             return None;
         }
-        Path::parse(text).map_err(|problem| self.say(key, problem)).ok()
+        Path::parse(text)
+            .map_err(|problem| self.say(key, problem))
+            .ok()
     }
 
     fn optional_path(&mut self, key: &str, text: &str) -> Option<Path> {
@@ -261,7 +293,11 @@ impl Check<'_> {
             .collect()
     }
 
-    fn words(&mut self, key: &str, words: &BTreeMap<String, Vec<String>>) -> Vec<(Path, Vec<String>)> {
+    fn words(
+        &mut self,
+        key: &str,
+        words: &BTreeMap<String, Vec<String>>,
+    ) -> Vec<(Path, Vec<String>)> {
         // `refuse_when` has a default, which means nothing where the payload has no paths.
         if !self.payload && key == "refuse_when" {
             return Vec::new();
@@ -299,10 +335,17 @@ impl Check<'_> {
             },
         };
         let civil = || calendar::parse(&time.earliest);
-        let earliest = calendar::parse_date(&time.earliest)
-            .or_else(|| civil().map(|c| c.as_utc_millis() - i64::from(c.offset.unwrap_or(0)) * 1_000));
+        let earliest = calendar::parse_date(&time.earliest).or_else(|| {
+            civil().map(|c| c.as_utc_millis() - i64::from(c.offset.unwrap_or(0)) * 1_000)
+        });
         if earliest.is_none() {
-            self.say("time.earliest", format!("`{}` is no date; write one such as `2010-01-01`", time.earliest));
+            self.say(
+                "time.earliest",
+                format!(
+                    "`{}` is no date; write one such as `2010-01-01`",
+                    time.earliest
+                ),
+            );
         }
         TimeRule {
             paths: self.paths("time.path", &time.path.0),
@@ -328,9 +371,18 @@ impl Check<'_> {
             }
         }
         let mut origin: HashMap<String, String> = HashMap::new();
-        let fixed = rules.fixed.iter().map(|(n, _)| (n, format!("static_tags.{n}")));
-        let captures = rules.captures.iter().map(|(n, _)| (n, "template".to_owned()));
-        let paths = rules.paths.iter().map(|(n, p)| (n, format!("tags: {}", p.as_str())));
+        let fixed = rules
+            .fixed
+            .iter()
+            .map(|(n, _)| (n, format!("static_tags.{n}")));
+        let captures = rules
+            .captures
+            .iter()
+            .map(|(n, _)| (n, "template".to_owned()));
+        let paths = rules
+            .paths
+            .iter()
+            .map(|(n, p)| (n, format!("tags: {}", p.as_str())));
         for (name, key) in fixed.chain(captures).chain(paths) {
             if tags::RESERVED.contains(&name.as_str()) {
                 let instead = if name == "type" { "type" } else { "device" };
@@ -339,10 +391,18 @@ impl Check<'_> {
                     format!("`{name}` has its own place in `metadata`; set `{instead}` to an expression such as `{{{name}}}` instead"),
                 );
             } else if name.is_empty() || name.contains(['.', '\0']) || name.starts_with('$') {
-                self.say(key.clone(), format!("tag name `{name}` may not be empty, start with `$`, or hold a dot or NUL"));
+                self.say(
+                    key.clone(),
+                    format!(
+                        "tag name `{name}` may not be empty, start with `$`, or hold a dot or NUL"
+                    ),
+                );
             }
             if let Some(other) = origin.insert(name.clone(), key.clone()) {
-                self.say(key, format!("tag `{name}` is also given by `{other}`; keep one"));
+                self.say(
+                    key,
+                    format!("tag `{name}` is also given by `{other}`; keep one"),
+                );
             }
         }
         rules
@@ -408,7 +468,10 @@ impl Check<'_> {
     fn field_names(&mut self, config: &StreamConfig) {
         let fields = &config.fields;
         for entry in fields.include.iter().filter(|e| fields.exclude.contains(e)) {
-            self.say("fields.include", format!("`{entry}` is also excluded; keep one"));
+            self.say(
+                "fields.include",
+                format!("`{entry}` is also excluded; keep one"),
+            );
         }
         let mut targets: HashMap<&str, &str> = HashMap::new();
         for (from, to) in &fields.rename {
@@ -423,7 +486,10 @@ impl Check<'_> {
                 );
             }
             if let Some(other) = targets.insert(to, from) {
-                self.say(&key, format!("`{other}` is also renamed to `{to}`; two fields cannot share a name"));
+                self.say(
+                    &key,
+                    format!("`{other}` is also renamed to `{to}`; two fields cannot share a name"),
+                );
             }
         }
     }

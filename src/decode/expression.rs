@@ -153,7 +153,9 @@ fn placeholder(
         ));
     }
     if name.is_empty() {
-        return Err(format!("`{text}`: an empty placeholder; name a capture or a payload path"));
+        return Err(format!(
+            "`{text}`: an empty placeholder; name a capture or a payload path"
+        ));
     }
     Path::parse(name).map(Part::Path)
 }
@@ -191,7 +193,12 @@ mod tests {
 
     #[test]
     fn placeholders_without_a_source_are_refused() {
-        for (text, part) in [("{x", "doubled"), ("x}", "doubled"), ("{}", "no `{}`"), ("{x}", "no `{x}`")] {
+        for (text, part) in [
+            ("{x", "doubled"),
+            ("x}", "doubled"),
+            ("{}", "no `{}`"),
+            ("{x}", "no `{x}`"),
+        ] {
             let error = Expression::parse(text, None, false).unwrap_err();
             assert!(error.contains(part), "{text}: {error}");
         }

@@ -79,10 +79,7 @@ impl<'r> Fields<'r> {
                 prefix: "",
                 node: node.and_then(|n| n.child(key)),
                 included,
-                trail: Trail {
-                    above: None,
-                    key,
-                },
+                trail: Trail { above: None, key },
             };
             self.walk(place, value)?;
         }
@@ -135,7 +132,8 @@ impl<'r> Fields<'r> {
         }
         let mut seen = HashMap::with_capacity(self.out.len());
         self.out.iter().enumerate().find_map(|(n, (name, _))| {
-            seen.insert(name.as_str(), n).map(|first| (name.as_str(), first, n))
+            seen.insert(name.as_str(), n)
+                .map(|first| (name.as_str(), first, n))
         })
     }
 
@@ -195,7 +193,11 @@ impl<'r> Fields<'r> {
             false => self.rules.names.get(name.as_str()),
         };
         for rule in [node.map(|n| &n.rule), by_name].into_iter().flatten() {
-            let Rule { drop, include, rename } = rule;
+            let Rule {
+                drop,
+                include,
+                rename,
+            } = rule;
             if *drop {
                 return false;
             }
@@ -233,7 +235,11 @@ impl<'r> Fields<'r> {
                         continue;
                     };
                     if kept.iter().any(|(k, _)| *k == key) && self.doubtful {
-                        let detail = format!("two values of `{}` would be named {}", place.trail.path(), quote(&key));
+                        let detail = format!(
+                            "two values of `{}` would be named {}",
+                            place.trail.path(),
+                            quote(&key)
+                        );
                         return Err(Refusal::new(Reason::KeyCollision, detail));
                     }
                     kept.push((key, value));
@@ -286,7 +292,11 @@ impl<'r> Fields<'r> {
         Ok(kept.map(|kept| (key, kept)))
     }
 
-    fn scalar(&mut self, value: &Value<'_>, place: Place<'_>) -> Result<Option<FieldValue>, Refusal> {
+    fn scalar(
+        &mut self,
+        value: &Value<'_>,
+        place: Place<'_>,
+    ) -> Result<Option<FieldValue>, Refusal> {
         self.scalars += 1;
         if self.scalars > self.rules.max_fields {
             return Err(Refusal::new(

@@ -11,7 +11,9 @@ use crate::model::Reason;
 pub(super) fn gunzip(payload: &[u8], limit: usize) -> Result<Vec<u8>, Refusal> {
     let mut out = Vec::new();
     let bound = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
-    let result = MultiGzDecoder::new(payload).take(bound).read_to_end(&mut out);
+    let result = MultiGzDecoder::new(payload)
+        .take(bound)
+        .read_to_end(&mut out);
     if out.len() > limit {
         return Err(Refusal::new(
             Reason::TooLarge,
@@ -25,7 +27,10 @@ pub(super) fn gunzip(payload: &[u8], limit: usize) -> Result<Vec<u8>, Refusal> {
         Ok(_) => Ok(out),
         Err(error) if payload.starts_with(&[0x1f, 0x8b]) => Err(Refusal::new(
             Reason::DecompressFailed,
-            format!("gzip data is broken after {} inflated bytes: {error}", out.len()),
+            format!(
+                "gzip data is broken after {} inflated bytes: {error}",
+                out.len()
+            ),
         )),
         Err(_) => Err(Refusal::new(
             Reason::DecompressFailed,
@@ -51,7 +56,10 @@ mod tests {
     fn inflates_up_to_the_limit() {
         let data = vec![b'x'; 1_000];
         assert_eq!(gunzip(&gzip(&data), 1_000).unwrap(), data);
-        assert_eq!(gunzip(&gzip(&data), 999).unwrap_err().reason, Reason::TooLarge);
+        assert_eq!(
+            gunzip(&gzip(&data), 999).unwrap_err().reason,
+            Reason::TooLarge
+        );
         let twice = [gzip(b"a"), gzip(b"b")].concat();
         assert_eq!(gunzip(&twice, 10).unwrap(), b"ab");
     }

@@ -65,7 +65,9 @@ impl<'a> Parser<'a> {
                 let start = self.here();
                 match self.jiter.known_null() {
                     Ok(()) => Ok(Value::Null),
-                    Err(error) => self.non_finite(start).unwrap_or_else(|| Err(self.syntax(&error))),
+                    Err(error) => self
+                        .non_finite(start)
+                        .unwrap_or_else(|| Err(self.syntax(&error))),
                 }
             }
             _ => self.number(peek),
@@ -200,7 +202,10 @@ impl<'a> Parser<'a> {
         };
         let expected = match kind {
             E::NumberOutOfRange => {
-                let detail = format!("a number of thousands of digits before offset {}", self.origin + at);
+                let detail = format!(
+                    "a number of thousands of digits before offset {}",
+                    self.origin + at
+                );
                 return Refusal::new(Reason::NumberOutOfRange, detail);
             }
             E::EofWhileParsingList | E::ExpectedListCommaOrEnd => "`,` or `]`",
@@ -236,8 +241,15 @@ impl<'a> Parser<'a> {
             None => "the end of the payload".into(),
             Some(c) => quote(c.encode_utf8(&mut [0; 4])),
         };
-        let before = self.text[..at].char_indices().rev().nth(29).map_or(0, |(n, _)| n);
-        let after = self.text[at..].char_indices().nth(20).map_or(self.text.len(), |(n, _)| at + n);
+        let before = self.text[..at]
+            .char_indices()
+            .rev()
+            .nth(29)
+            .map_or(0, |(n, _)| n);
+        let after = self.text[at..]
+            .char_indices()
+            .nth(20)
+            .map_or(self.text.len(), |(n, _)| at + n);
         Refusal::new(
             Reason::JsonSyntax,
             format!(

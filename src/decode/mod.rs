@@ -143,7 +143,10 @@ fn readings(
             Some(Value::Array(items)) => (items, Some(value)),
             Some(item) => (std::slice::from_ref(item), Some(value)),
             None => {
-                let detail = format!("the payload has no readings at `{}` (`readings`)", path.as_str());
+                let detail = format!(
+                    "the payload has no readings at `{}` (`readings`)",
+                    path.as_str()
+                );
                 return Err(Refusal::new(Reason::NoValues, detail));
             }
         },
@@ -156,7 +159,10 @@ fn readings(
         },
     };
     if items.is_empty() {
-        return Err(Refusal::new(Reason::NoValues, "the array of readings is empty"));
+        return Err(Refusal::new(
+            Reason::NoValues,
+            "the array of readings is empty",
+        ));
     }
     if items.len() > stream.config().limits.readings {
         return Err(Refusal::new(
@@ -172,7 +178,12 @@ fn readings(
 }
 
 /// Items succeed or fail one by one.
-fn several(stream: &Arc<Stream>, message: &Message, items: &[Value<'_>], scope: Scope<'_, '_>) -> Decoded {
+fn several(
+    stream: &Arc<Stream>,
+    message: &Message,
+    items: &[Value<'_>],
+    scope: Scope<'_, '_>,
+) -> Decoded {
     let mut decoded = Decoded::nothing(Some(stream));
     let mut failed = Vec::new();
     for (n, item) in items.iter().enumerate() {

@@ -94,9 +94,21 @@ mod tests {
             ("18", Some(Double(18.0)), Some(Int64(18))),
             ("-0", Some(Double(0.0)), Some(Int64(0))),
             ("18.0", Some(Double(18.0)), Some(Double(18.0))),
-            ("9007199254740992", Some(Double(9_007_199_254_740_992.0)), Some(Int64(1 << 53))),
-            ("9007199254740993", Some(Int64((1 << 53) + 1)), Some(Int64((1 << 53) + 1))),
-            ("-9223372036854775808", Some(Int64(i64::MIN)), Some(Int64(i64::MIN))),
+            (
+                "9007199254740992",
+                Some(Double(9_007_199_254_740_992.0)),
+                Some(Int64(1 << 53)),
+            ),
+            (
+                "9007199254740993",
+                Some(Int64((1 << 53) + 1)),
+                Some(Int64((1 << 53) + 1)),
+            ),
+            (
+                "-9223372036854775808",
+                Some(Int64(i64::MIN)),
+                Some(Int64(i64::MIN)),
+            ),
             ("9223372036854775808", None, None),
             ("1e500", None, None),
             ("-1.5e2", Some(Double(-150.0)), Some(Double(-150.0))),
@@ -111,7 +123,9 @@ mod tests {
         for good in ["0", "-0", "10", "1.5", "1e5", "1E+5", "0.0e-0"] {
             assert!(is_json(good), "{good}");
         }
-        for bad in ["", "-", "+1", "01", "1.", ".5", "1e", "0x1F", "1_000", "1,5", "1 ", "nan"] {
+        for bad in [
+            "", "-", "+1", "01", "1.", ".5", "1e", "0x1F", "1_000", "1,5", "1 ", "nan",
+        ] {
             assert!(!is_json(bad), "{bad}");
         }
     }
@@ -126,7 +140,14 @@ mod tests {
 
     #[test]
     fn non_finite_words() {
-        for (text, len) in [("nan", Some(3)), ("-Infinity,", Some(9)), ("+INF}", Some(4)), ("null", None), ("nano", None), ("-1", None)] {
+        for (text, len) in [
+            ("nan", Some(3)),
+            ("-Infinity,", Some(9)),
+            ("+INF}", Some(4)),
+            ("null", None),
+            ("nano", None),
+            ("-1", None),
+        ] {
             assert_eq!(non_finite_prefix(text), len, "{text}");
         }
     }

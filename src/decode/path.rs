@@ -71,7 +71,10 @@ mod tests {
             assert_eq!(found, segments, "{text}");
         }
         for bad in ["a//b", "a/", ".a"] {
-            assert!(Path::parse(bad).unwrap_err().contains("empty part"), "{bad}");
+            assert!(
+                Path::parse(bad).unwrap_err().contains("empty part"),
+                "{bad}"
+            );
         }
     }
 }

@@ -16,10 +16,7 @@ pub(super) struct Pivot {
 
 impl Pivot {
     /// The pairs of a reading; none if they are absent.
-    pub(super) fn items<'v, 'a>(
-        &self,
-        scope: Scope<'v, 'a>,
-    ) -> Result<&'v [Value<'a>], Refusal> {
+    pub(super) fn items<'v, 'a>(&self, scope: Scope<'v, 'a>) -> Result<&'v [Value<'a>], Refusal> {
         match scope.find(&self.path) {
             None => Ok(&[]),
             Some(Value::Array(items)) => Ok(items),

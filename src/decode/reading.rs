@@ -8,9 +8,7 @@ use super::refusal::{Refusal, quote};
 use super::stream::Stream;
 use super::time::Stamp;
 use super::value::Value;
-use crate::model::{
-    DeviceId, FieldValue, IgnoreReason, Message, Reading, Reason, TimeSource,
-};
+use crate::model::{DeviceId, FieldValue, IgnoreReason, Message, Reading, Reason, TimeSource};
 
 /// What a time-series collection takes as one measurement.
 const MAX_DOCUMENT: usize = 4 * 1024 * 1024;
@@ -33,7 +31,10 @@ pub(super) fn build(
     if let Some((path, word)) = stream.refuses(scope) {
         return Err(Refusal::new(
             Reason::Unsupported,
-            format!("the value at `{path}` is {}, which cannot be read (`refuse_when`)", quote(word)),
+            format!(
+                "the value at `{path}` is {}, which cannot be read (`refuse_when`)",
+                quote(word)
+            ),
         ));
     }
     let device = device(stream, scope)?;
@@ -200,7 +201,10 @@ fn size(value: &FieldValue) -> usize {
         // Positions are keys in BSON: up to six digits and a terminator.
         FieldValue::Array(items) => 5 + items.iter().map(|v| 8 + size(v)).sum::<usize>(),
         FieldValue::Object(members) => {
-            5 + members.iter().map(|(k, v)| k.len() + 2 + size(v)).sum::<usize>()
+            5 + members
+                .iter()
+                .map(|(k, v)| k.len() + 2 + size(v))
+                .sum::<usize>()
         }
     }
 }

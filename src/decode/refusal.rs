@@ -82,8 +82,16 @@ mod tests {
             .collect();
         let refusal = merge(failed, 9).unwrap();
         assert_eq!(refusal.reason, Reason::BadTime);
-        assert!(refusal.detail.starts_with("7 of 9 readings refused: item 0: no 0"));
-        assert!(refusal.detail.ends_with("item 4: no 4 (bad_time); and 2 more"));
+        assert!(
+            refusal
+                .detail
+                .starts_with("7 of 9 readings refused: item 0: no 0")
+        );
+        assert!(
+            refusal
+                .detail
+                .ends_with("item 4: no 4 (bad_time); and 2 more")
+        );
         assert_eq!(merge(Vec::new(), 3), None);
     }
 }

@@ -39,10 +39,7 @@ impl fmt::Display for StreamProblem {
 
 impl Router {
     /// Compiles all streams, or returns everything that is wrong with them.
-    pub fn build(
-        streams: &[StreamConfig],
-        unrouted: Unrouted,
-    ) -> Result<Self, Vec<StreamProblem>> {
+    pub fn build(streams: &[StreamConfig], unrouted: Unrouted) -> Result<Self, Vec<StreamProblem>> {
         let mut problems = Vec::new();
         let compiled: Vec<Arc<Stream>> = streams
             .iter()
@@ -55,7 +52,10 @@ impl Router {
                 problems.push(StreamProblem {
                     stream: n,
                     key: "name".into(),
-                    message: format!("`{}` is also the name of streams[{first}]; names are unique", config.name),
+                    message: format!(
+                        "`{}` is also the name of streams[{first}]; names are unique",
+                        config.name
+                    ),
                 });
             }
         }
@@ -139,7 +139,10 @@ fn cover(streams: &[Arc<Stream>], problems: &mut Vec<StreamProblem>) -> Vec<Filt
 /// Adds a filter unless it is covered, and drops those it covers.
 fn add<'s>(chosen: &mut Vec<Source<'s>>, new: Source<'s>) {
     let same = |s: &Source<'_>| s.filter.group == new.filter.group;
-    if chosen.iter().any(|s| same(s) && s.filter.covers(new.filter)) {
+    if chosen
+        .iter()
+        .any(|s| same(s) && s.filter.covers(new.filter))
+    {
         return;
     }
     chosen.retain(|s| !(same(s) && new.filter.covers(s.filter)));

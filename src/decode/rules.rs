@@ -42,12 +42,17 @@ pub(super) struct Node {
 impl Node {
     /// The node below, if any rule is there.
     pub(super) fn child(&self, key: &str) -> Option<&Node> {
-        self.children.iter().find(|(k, _)| &**k == key).map(|(_, n)| n)
+        self.children
+            .iter()
+            .find(|(k, _)| &**k == key)
+            .map(|(_, n)| n)
     }
 
     /// The node a path leads to.
     pub(super) fn descend(&self, path: &Path) -> Option<&Node> {
-        path.segments.iter().try_fold(self, |node, key| node.child(key))
+        path.segments
+            .iter()
+            .try_fold(self, |node, key| node.child(key))
     }
 
     /// The rule of a path, made if it is not there.

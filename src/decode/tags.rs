@@ -31,7 +31,11 @@ impl TagRules {
         let mut tags = self.fixed.clone();
         if let Some(template) = scope.template {
             for (name, capture) in &self.captures {
-                push(&mut tags, name.clone(), template.value(*capture, scope.topic));
+                push(
+                    &mut tags,
+                    name.clone(),
+                    template.value(*capture, scope.topic),
+                );
             }
         }
         for (name, path) in &self.paths {
@@ -77,7 +81,10 @@ fn push(tags: &mut Vec<(String, String)>, name: String, value: Option<&str>) {
 /// A name from outside as a key of `metadata`.
 fn safe_name(key: &str) -> Result<String, Refusal> {
     if key.contains('\0') {
-        let detail = format!("tag name {} holds a NUL, which BSON cannot store", quote(key));
+        let detail = format!(
+            "tag name {} holds a NUL, which BSON cannot store",
+            quote(key)
+        );
         return Err(Refusal::new(Reason::BadKey, detail));
     }
     Ok(match RESERVED.contains(&key) {
@@ -103,7 +110,9 @@ fn percent_decode(text: &str) -> Cow<'_, str> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.as_bytes();
     while let Some((first, rest)) = bytes.split_first() {
-        let digits = rest.get(..2).filter(|d| d.iter().all(u8::is_ascii_hexdigit));
+        let digits = rest
+            .get(..2)
+            .filter(|d| d.iter().all(u8::is_ascii_hexdigit));
         let decoded = digits
             .filter(|_| *first == b'%')
             .and_then(|d| std::str::from_utf8(d).ok())
@@ -128,7 +137,8 @@ mod tests {
 
     #[test]
     fn property_bags() {
-        let found: Vec<_> = properties("%24.ct=application%2Fjson&siteId=N4&n%20x=%C3%BC&flag&=x").collect();
+        let found: Vec<_> =
+            properties("%24.ct=application%2Fjson&siteId=N4&n%20x=%C3%BC&flag&=x").collect();
         let expected = [("siteId", "N4"), ("n x", "ü"), ("flag", "")];
         assert_eq!(found, expected.map(|(k, v)| (k.into(), v.into())));
         assert_eq!(percent_decode("%ff%"), "%ff%");

@@ -45,7 +45,8 @@ impl Template {
         let mut captures: Vec<Capture> = Vec::new();
         let mut levels = Vec::new();
         if text.starts_with("$share/") {
-            problems.push("leave `$share/<group>/` out of the template; it goes in `topics`".into());
+            problems
+                .push("leave `$share/<group>/` out of the template; it goes in `topics`".into());
         }
         let count = text.split('/').count();
         for (n, level) in text.split('/').enumerate() {
@@ -59,7 +60,10 @@ impl Template {
         }
         for (n, capture) in captures.iter().enumerate() {
             if captures[..n].iter().any(|c| c.name == capture.name) {
-                problems.push(format!("`{{{}}}` stands twice; name each capture once", capture.name));
+                problems.push(format!(
+                    "`{{{}}}` stands twice; name each capture once",
+                    capture.name
+                ));
             }
         }
         if !problems.is_empty() {
@@ -97,7 +101,9 @@ impl Template {
                 (None, None) => return Ok(()),
                 (Some(Level::Rest { named: false }), _) => return Ok(()),
                 (Some(Level::Rest { .. }), Some(_)) => return Ok(()),
-                (Some(Level::Rest { .. }), None) => break "the filter has no level left for it to take",
+                (Some(Level::Rest { .. }), None) => {
+                    break "the filter has no level left for it to take";
+                }
                 (None, Some(_)) => break "the template has fewer levels",
                 (Some(_), None) => break "the template has more levels",
                 (Some(Level::Literal(_)), Some(FilterLevel::One | FilterLevel::Rest)) => {
@@ -202,14 +208,19 @@ fn parse_level(text: &str, n: usize, last: bool) -> Result<(Level, Option<Captur
     }
     let Some((prefix, after)) = text.split_once('{') else {
         if text.contains(['}', '+', '#']) {
-            return Err(format!("level `{text}`: `}}`, `+` and `#` may not stand inside a level"));
+            return Err(format!(
+                "level `{text}`: `}}`, `+` and `#` may not stand inside a level"
+            ));
         }
         return Ok((Level::Literal(text.into()), None));
     };
     let Some((name, suffix)) = after.split_once('}') else {
         return Err(format!("level `{text}`: `{{` is not closed"));
     };
-    if [prefix, suffix].iter().any(|t| t.contains(['{', '}', '+', '#'])) {
+    if [prefix, suffix]
+        .iter()
+        .any(|t| t.contains(['{', '}', '+', '#']))
+    {
         return Err(format!(
             "level `{text}`: one capture a level, with plain text around it"
         ));
@@ -218,7 +229,9 @@ fn parse_level(text: &str, n: usize, last: bool) -> Result<(Level, Option<Captur
         Some(name) => (name, true),
         None => (name, false),
     };
-    let known = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b));
+    let known = name
+        .bytes()
+        .all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b));
     if name.is_empty() || name == "tag." || !known {
         return Err(format!(
             "`{{{name}}}` is no name; use deviceId, type, field, tag.NAME, properties, or a name \
@@ -226,7 +239,9 @@ fn parse_level(text: &str, n: usize, last: bool) -> Result<(Level, Option<Captur
         ));
     }
     if rest && !(last && prefix.is_empty() && suffix.is_empty()) {
-        return Err(format!("`{{{name}...}}` must be the whole last level of the template"));
+        return Err(format!(
+            "`{{{name}...}}` must be the whole last level of the template"
+        ));
     }
     let capture = Capture {
         name: name.into(),

@@ -29,7 +29,9 @@ pub(super) fn read(payload: &[u8]) -> Result<Text<'_>, Refusal> {
         None => (text, 0),
     };
     let text = text.trim_end_matches('\0');
-    let empty = text.trim_matches(|c: char| c.is_whitespace() || c == '\0').is_empty();
+    let empty = text
+        .trim_matches(|c: char| c.is_whitespace() || c == '\0')
+        .is_empty();
     Ok(Text {
         text: if empty { "" } else { text },
         origin,
@@ -39,10 +41,22 @@ pub(super) fn read(payload: &[u8]) -> Result<Text<'_>, Refusal> {
 /// What the bytes look like, if they start like something known.
 fn hint(payload: &[u8]) -> Option<&'static str> {
     const MAGIC: [(&[u8], &str); 8] = [
-        (b"\x1f\x8b", "it looks like gzip: set `compression = \"gzip\"`"),
-        (b"\x78\x01", "it looks like zlib, which is not supported: send gzip"),
-        (b"\x78\x9c", "it looks like zlib, which is not supported: send gzip"),
-        (b"\x78\xda", "it looks like zlib, which is not supported: send gzip"),
+        (
+            b"\x1f\x8b",
+            "it looks like gzip: set `compression = \"gzip\"`",
+        ),
+        (
+            b"\x78\x01",
+            "it looks like zlib, which is not supported: send gzip",
+        ),
+        (
+            b"\x78\x9c",
+            "it looks like zlib, which is not supported: send gzip",
+        ),
+        (
+            b"\x78\xda",
+            "it looks like zlib, which is not supported: send gzip",
+        ),
         (b"\xff\xfe", "it looks like UTF-16: send UTF-8"),
         (b"\xfe\xff", "it looks like UTF-16: send UTF-8"),
         (b"\xff\xd8\xff", "it looks like a JPEG image"),

@@ -65,8 +65,10 @@ impl TimeRule {
                 self.expected()
             )));
         };
-        let early = millis.is_none_or(|m| m < self.earliest) && (millis.is_some() || text.starts_with('-'));
-        let late = millis.is_none_or(|m| m > received.millis().saturating_add(self.max_ahead)) && !early;
+        let early =
+            millis.is_none_or(|m| m < self.earliest) && (millis.is_some() || text.starts_with('-'));
+        let late =
+            millis.is_none_or(|m| m > received.millis().saturating_add(self.max_ahead)) && !early;
         let (flag, why) = match (millis, early, late) {
             (Some(millis), false, false) => {
                 return Ok(Stamp {
@@ -77,7 +79,10 @@ impl TimeRule {
                 });
             }
             (_, true, _) => (Flag::ClockUnset, "before `time.earliest`"),
-            _ => (Flag::ClockFuture, "too far ahead of receipt (`time.max_ahead`)"),
+            _ => (
+                Flag::ClockFuture,
+                "too far ahead of receipt (`time.max_ahead`)",
+            ),
         };
         let claimed = match millis.map(|m| Timestamp::from_millis(m).to_string()) {
             Some(printed) if !printed.ends_with("ms") => printed,
@@ -161,7 +166,11 @@ impl TimeRule {
                 flags.insert(Flag::TzAmbiguous);
                 let distance = |millis: i64| millis.abs_diff(received.millis());
                 let (first, second) = (at(before), at(after));
-                if distance(first) <= distance(second) { first } else { second }
+                if distance(first) <= distance(second) {
+                    first
+                } else {
+                    second
+                }
             }
         }
     }
@@ -194,11 +203,23 @@ mod tests {
         }
     }
 
-    fn judge(rule: &TimeRule, claim: Value<'_>, received: &str) -> Result<(String, Vec<&'static str>, Option<String>), Reason> {
+    fn judge(
+        rule: &TimeRule,
+        claim: Value<'_>,
+        received: &str,
+    ) -> Result<(String, Vec<&'static str>, Option<String>), Reason> {
         let stamp = rule
-            .judge(&Path::parse("ts").unwrap(), &claim, received.parse().unwrap())
+            .judge(
+                &Path::parse("ts").unwrap(),
+                &claim,
+                received.parse().unwrap(),
+            )
             .map_err(|r| r.reason)?;
-        Ok((stamp.timestamp.to_string(), stamp.flags.names().collect(), stamp.claimed))
+        Ok((
+            stamp.timestamp.to_string(),
+            stamp.flags.names().collect(),
+            stamp.claimed,
+        ))
     }
 
     #[test]
@@ -206,11 +227,41 @@ mod tests {
         let berlin = rule(TimeUnit::Iso, "Europe/Berlin");
         let none = rule(TimeUnit::Iso, "");
         for (rule, text, received, expected, flags) in [
-            (&berlin, "2026-07-14 11:15:29", "2026-07-14T09:15:30Z", "2026-07-14T09:15:29.000Z", &[][..]),
-            (&berlin, "2026-10-25T02:30:00", "2026-10-25T01:30:02Z", "2026-10-25T01:30:00.000Z", &["tz_ambiguous"]),
-            (&berlin, "2026-10-25T02:30:00", "2026-10-25T00:30:02Z", "2026-10-25T00:30:00.000Z", &["tz_ambiguous"]),
-            (&berlin, "2026-03-29T02:30:00", "2026-03-29T01:30:02Z", "2026-03-29T01:30:00.000Z", &["tz_gap"]),
-            (&none, "2026-03-14T09:15:29", "2026-03-14T09:15:30Z", "2026-03-14T09:15:29.000Z", &["tz_assumed"]),
+            (
+                &berlin,
+                "2026-07-14 11:15:29",
+                "2026-07-14T09:15:30Z",
+                "2026-07-14T09:15:29.000Z",
+                &[][..],
+            ),
+            (
+                &berlin,
+                "2026-10-25T02:30:00",
+                "2026-10-25T01:30:02Z",
+                "2026-10-25T01:30:00.000Z",
+                &["tz_ambiguous"],
+            ),
+            (
+                &berlin,
+                "2026-10-25T02:30:00",
+                "2026-10-25T00:30:02Z",
+                "2026-10-25T00:30:00.000Z",
+                &["tz_ambiguous"],
+            ),
+            (
+                &berlin,
+                "2026-03-29T02:30:00",
+                "2026-03-29T01:30:02Z",
+                "2026-03-29T01:30:00.000Z",
+                &["tz_gap"],
+            ),
+            (
+                &none,
+                "2026-03-14T09:15:29",
+                "2026-03-14T09:15:30Z",
+                "2026-03-14T09:15:29.000Z",
+                &["tz_assumed"],
+            ),
         ] {
             let found = judge(rule, Value::Text(text.into()), received);
             assert_eq!(found, Ok((expected.into(), flags.to_vec(), None)), "{text}");
@@ -228,13 +279,30 @@ mod tests {
             ("1e400", "clock_future", "1e400"),
             ("1773566130250", "clock_future", "2026-03-15T09:15:30.250Z"),
         ] {
-            let ms = TimeRule { unit: TimeUnit::Ms, ..auto.clone() };
+            let ms = TimeRule {
+                unit: TimeUnit::Ms,
+                ..auto.clone()
+            };
             let found = judge(&ms, Value::Number(claim.into()), received);
-            assert_eq!(found, Ok((received.into(), vec![flag], Some(claimed.into()))), "{claim}");
-            let strict = TimeRule { implausible: Implausible::DeadLetter, ..ms };
-            assert_eq!(judge(&strict, Value::Number(claim.into()), received), Err(Reason::BadTime));
+            assert_eq!(
+                found,
+                Ok((received.into(), vec![flag], Some(claimed.into()))),
+                "{claim}"
+            );
+            let strict = TimeRule {
+                implausible: Implausible::DeadLetter,
+                ..ms
+            };
+            assert_eq!(
+                judge(&strict, Value::Number(claim.into()), received),
+                Err(Reason::BadTime)
+            );
         }
-        let edge = judge(&auto, Value::Text("2026-03-14T10:15:30.250Z".into()), received);
+        let edge = judge(
+            &auto,
+            Value::Text("2026-03-14T10:15:30.250Z".into()),
+            received,
+        );
         assert_eq!(edge.unwrap().1, Vec::<&str>::new());
     }
 
@@ -249,9 +317,17 @@ mod tests {
             (TimeUnit::Iso, Value::Number("1773479725".into())),
             (TimeUnit::S, Value::Text("2026-03-14T09:15:30Z".into())),
         ] {
-            assert_eq!(judge(&rule(unit, ""), claim.clone(), received), Err(Reason::BadTime), "{claim:?}");
+            assert_eq!(
+                judge(&rule(unit, ""), claim.clone(), received),
+                Err(Reason::BadTime),
+                "{claim:?}"
+            );
         }
-        let text = judge(&rule(TimeUnit::S, ""), Value::Text(" 1773479725 ".into()), received);
+        let text = judge(
+            &rule(TimeUnit::S, ""),
+            Value::Text(" 1773479725 ".into()),
+            received,
+        );
         assert_eq!(text.unwrap().0, "2026-03-14T09:15:25.000Z");
     }
 }

@@ -15,7 +15,12 @@ pub(super) fn parse<'a>(text: Text<'a>, fields: &FieldRules) -> Result<Parsed<'a
     if fields.is_missing(text) {
         return Ok(Parsed::Ignored(IgnoreReason::MissingValue));
     }
-    let known: Vec<String> = fields.booleans.keys().take(10).map(|word| quote(word)).collect();
+    let known: Vec<String> = fields
+        .booleans
+        .keys()
+        .take(10)
+        .map(|word| quote(word))
+        .collect();
     Err(Refusal::new(
         Reason::NotABoolean,
         format!(

@@ -20,7 +20,10 @@ pub(super) fn parse_or_text(text: Text<'_>, options: Options) -> Result<Parsed<'
     }
     match parse(text, options) {
         Err(refusal)
-            if matches!(refusal.reason, Reason::JsonSyntax | Reason::JsonTrailingData) =>
+            if matches!(
+                refusal.reason,
+                Reason::JsonSyntax | Reason::JsonTrailingData
+            ) =>
         {
             word()
         }
@@ -44,6 +47,9 @@ mod tests {
             assert_eq!(read(word), Ok(Parsed::Value(Value::Text(word.into()))));
         }
         assert_eq!(read(" [] "), Ok(Parsed::Value(Value::Array(vec![]))));
-        assert_eq!(read("{\"a\":nan}").unwrap_err().reason, Reason::JsonNonFinite);
+        assert_eq!(
+            read("{\"a\":nan}").unwrap_err().reason,
+            Reason::JsonNonFinite
+        );
     }
 }
