@@ -215,12 +215,14 @@ impl<'a> Parser<'a> {
             E::KeyMustBeAString => "a key in double quotes",
             E::TrailingComma => "another item after the comma",
             E::InvalidNumber => "a digit (numbers read `-1.5e3`, without leading zeros or `+`)",
-            E::InvalidEscape | E::UnexpectedEndOfHexEscape => "a valid escape after `\\`",
             E::ControlCharacterWhileParsingString => {
                 "no control character in a string (write it as an escape such as `\\t`)"
             }
-            E::InvalidUnicodeCodePoint | E::LoneLeadingSurrogateInHexEscape => {
-                "a complete `\\u` escape (surrogates come in pairs)"
+            E::InvalidEscape
+            | E::UnexpectedEndOfHexEscape
+            | E::InvalidUnicodeCodePoint
+            | E::LoneLeadingSurrogateInHexEscape => {
+                "a complete escape after `\\` (surrogates come in pairs)"
             }
             _ => "a value",
         };
