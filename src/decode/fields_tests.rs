@@ -1,4 +1,7 @@
-//! Fields: names, filters, collisions and limits, as tables over JSON payloads.
+//! Fields: names, filters, collisions and limits.
+//!
+//! Tables over JSON payloads, since that is how the cases read best; numbers and words are kept
+//! apart from the walk that places them.
 
 use super::*;
 use crate::config::streams::{NonFinite, Numbers};

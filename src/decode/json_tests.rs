@@ -1,4 +1,7 @@
 //! JSON: tables of what is refused and why, and `serde_json` as an oracle for the rest.
+//!
+//! The oracle accepts duplicate keys and deep nesting, and refuses numbers beyond a double; those
+//! are the only differences allowed.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,6 @@
 //! Routing, subscriptions, and what an operator is told about a bad stream.
+//!
+//! Each mistake is one change to a good stream, so that a message cannot come from another rule.
 
 use super::*;
 use crate::config::streams::{Codec, PivotConfig};

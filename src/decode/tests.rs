@@ -1,4 +1,7 @@
-//! Whole messages: what is stored, refused or left out, and that nothing panics.
+//! Whole messages: what is stored, refused or left out.
+//!
+//! Tables for the promises of the entry point, and a property: every message has an outcome, and
+//! nothing panics, whatever the bytes.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,7 @@
 //! The neutral words of a route to a stream's configuration.
+//!
+//! One function, `stream`, knows all of them. A word without a counterpart makes the case be
+//! skipped and listed, never bent to fit.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,7 @@
 //! What was decoded against what a case expects.
+//!
+//! Points are matched one to one; everything a case says about a point, a dead letter or a total
+//! must hold. More values than expected may be there.
 
 use serde_json::Value;
 use tidegate::config::streams::StreamConfig;
