@@ -1,5 +1,7 @@
-//! Configuration to a compiled stream, or everything that is wrong with it: an operator mends a
-//! file once, not once per mistake.
+//! Configuration to a compiled stream: templates, expressions, paths and rules parsed once.
+//!
+//! Everything that is wrong is collected: an operator mends a file once, not once per mistake.
+//! With problems the result is thrown away, so a part that failed may be missing from it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -7,23 +9,20 @@ use std::sync::Arc;
 use jiff::tz::TimeZone;
 
 use super::calendar;
+use super::check::Check;
 use super::codecs::CodecRules;
 use super::expression::Expression;
 use super::filter::Filter;
 use super::json::Options;
-use super::keys;
 use super::path::Path;
 use super::pivot::Pivot;
 use super::router::StreamProblem;
-use super::rules::{FieldRules, Node, Rule};
+use super::rules::FieldRules;
 use super::stream::Stream;
 use super::tags::{self, TagRules};
 use super::template::Template;
 use super::time::TimeRule;
 use crate::config::streams::{Action, Codec, StreamConfig, TimeConfig};
-
-/// The server stops near 100 levels; ours are the reading's own, inside the document.
-const MAX_DEPTH: usize = 90;
 
 /// Compiles one stream; with problems the result is not to be used.
 pub(super) fn compile(
@@ -37,6 +36,7 @@ pub(super) fn compile(
         problems,
     };
     check.basics(config);
+    check.field_names(config);
     let template = check.template(config);
     let filters = check.filters(config, template.as_ref());
     let storing = config.action == Action::Store;
@@ -61,7 +61,7 @@ pub(super) fn compile(
     let consumed = consumed
         .chain(&time.paths)
         .chain(tags.paths.iter().map(|(_, path)| path));
-    let fields = check.fields(config, values.as_ref(), consumed);
+    let fields = FieldRules::build(config, values.as_ref(), consumed);
     Stream {
         index,
         config: config.clone(),
@@ -109,102 +109,7 @@ fn fallback_capture<'t>(
     }
 }
 
-struct Check<'p> {
-    index: usize,
-    /// The codec's payload has paths.
-    payload: bool,
-    problems: &'p mut Vec<StreamProblem>,
-}
-
 impl Check<'_> {
-    fn say(&mut self, key: impl Into<String>, message: impl Into<String>) {
-        self.problems.push(StreamProblem {
-            stream: self.index,
-            key: key.into(),
-            message: message.into(),
-        });
-    }
-
-    fn basics(&mut self, config: &StreamConfig) {
-        let allowed = |b: u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-');
-        if config.name.is_empty() {
-            self.say(
-                "name",
-                "a stream needs a name; write `name = \"telemetry\"`",
-            );
-        } else if !config.name.bytes().all(allowed) {
-            self.say(
-                "name",
-                format!(
-                    "`{}`: use a-z, 0-9, `_` and `-` only; it is a metric label",
-                    config.name
-                ),
-            );
-        }
-        let collection = &config.collection;
-        if collection.is_empty()
-            || collection.starts_with("system.")
-            || collection.contains(['$', '\0'])
-        {
-            self.say(
-                "collection",
-                format!("`{collection}` is no collection name; write one such as `readings`, without `$` and not under `system.`"),
-            );
-        }
-        if config.ttl.is_some_and(|ttl| ttl.0.as_secs() == 0) {
-            self.say(
-                "ttl",
-                "below one second nothing would be kept; leave it out to keep readings for ever",
-            );
-        }
-        if config.codec == Codec::Bool
-            && config.booleans.is_empty()
-            && config.action == Action::Store
-        {
-            self.say(
-                "booleans",
-                "codec `bool` needs its words: `booleans = { ON = true, OFF = false }`",
-            );
-        }
-        self.limits(config);
-        self.write_concern(&config.write_concern.w);
-    }
-
-    fn limits(&mut self, config: &StreamConfig) {
-        let limits = &config.limits;
-        for (key, value) in [
-            ("limits.payload", limits.payload.bytes()),
-            ("limits.depth", limits.depth),
-            ("limits.fields", limits.fields),
-            ("limits.key", limits.key),
-            ("limits.readings", limits.readings),
-        ] {
-            if value == 0 {
-                self.say(key, "0 would refuse every message; write 1 or more");
-            }
-        }
-        if limits.depth > MAX_DEPTH {
-            self.say(
-                "limits.depth",
-                format!(
-                    "{} is beyond {MAX_DEPTH}: MongoDB refuses documents nested about 100 deep",
-                    limits.depth
-                ),
-            );
-        }
-    }
-
-    fn write_concern(&mut self, w: &str) {
-        if w == "majority" || w.parse::<u32>().is_ok_and(|n| n > 0) {
-            return;
-        }
-        let message = match w.parse::<u32>() {
-            Ok(_) => "0 would acknowledge messages that MongoDB has not; write \"majority\", or a number of nodes from 1".to_owned(),
-            Err(_) => format!("`{w}`: write \"majority\", or a number of nodes from 1"),
-        };
-        self.say("write_concern.w", message);
-    }
-
     fn template(&mut self, config: &StreamConfig) -> Option<Template> {
         if config.template.is_empty() {
             if config.topics.is_empty() {
@@ -406,91 +311,5 @@ impl Check<'_> {
             }
         }
         rules
-    }
-
-    fn fields<'a>(
-        &mut self,
-        config: &StreamConfig,
-        values: Option<&Path>,
-        consumed: impl Iterator<Item = &'a Path>,
-    ) -> FieldRules {
-        let mut paths = Node::default();
-        let mut names: HashMap<Box<str>, Rule> = HashMap::new();
-        let mut set = |entry: &str, change: &dyn Fn(&mut Rule)| {
-            change(names.entry(entry.into()).or_default());
-            if let Ok(path) = Path::parse(entry)
-                && !path.segments.is_empty()
-            {
-                change(paths.rule_mut(&path));
-            }
-        };
-        for entry in &config.fields.include {
-            set(entry, &|rule| rule.include = true);
-        }
-        for entry in &config.fields.exclude {
-            set(entry, &|rule| rule.drop = true);
-        }
-        for (from, to) in &config.fields.rename {
-            set(from, &|rule| rule.rename = Some(to.as_str().into()));
-        }
-        for path in consumed {
-            paths.rule_mut(path).drop = true;
-        }
-        // What is said about something above the fields' object holds for the object.
-        if let Some(values) = values {
-            let above = (0..values.segments.len()).map(|n| &values.segments[..n]);
-            let included = above.into_iter().filter(|s| !s.is_empty()).any(|segments| {
-                let mut node = Some(&paths);
-                for key in segments {
-                    node = node.and_then(|n| n.child(key));
-                }
-                node.is_some_and(|n| n.rule.include)
-            });
-            if included {
-                paths.rule_mut(values).include = true;
-            }
-        }
-        self.field_names(config);
-        FieldRules {
-            paths,
-            names,
-            all: config.fields.include.is_empty(),
-            nested: config.nested,
-            numbers: config.numbers,
-            booleans: config.booleans.clone(),
-            missing: config.missing.clone(),
-            coerce: config.coerce_numbers,
-            max_fields: config.limits.fields,
-            max_key: config.limits.key,
-        }
-    }
-
-    fn field_names(&mut self, config: &StreamConfig) {
-        let fields = &config.fields;
-        for entry in fields.include.iter().filter(|e| fields.exclude.contains(e)) {
-            self.say(
-                "fields.include",
-                format!("`{entry}` is also excluded; keep one"),
-            );
-        }
-        let mut targets: HashMap<&str, &str> = HashMap::new();
-        for (from, to) in &fields.rename {
-            let key = format!("fields.rename.{from}");
-            if fields.exclude.contains(from) {
-                self.say(&key, "the field is also excluded; keep one");
-            }
-            if keys::escape(to) != to.as_str() || to.contains('\0') || keys::is_reserved(to) {
-                self.say(
-                    &key,
-                    format!("`{to}` cannot be a field name: not empty, no dot, `%` or NUL, no leading `$`, and none of _id, timestamp, metadata, _flags, _claimed"),
-                );
-            }
-            if let Some(other) = targets.insert(to, from) {
-                self.say(
-                    &key,
-                    format!("`{other}` is also renamed to `{to}`; two fields cannot share a name"),
-                );
-            }
-        }
     }
 }

@@ -1,5 +1,7 @@
-//! Epoch numbers to milliseconds, from the digits as written: a binary float would turn .120 s
-//! into .119. Digits beyond milliseconds are cut.
+//! Epoch numbers to milliseconds.
+//!
+//! In comes a number's text, out come milliseconds, from the digits as written: a binary float
+//! would turn .120 s into .119. Digits beyond milliseconds are cut.
 
 use crate::config::streams::TimeUnit;
 

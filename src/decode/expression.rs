@@ -1,5 +1,8 @@
 //! Expressions: text with `{name}` placeholders, each a capture of the topic template if there is
 //! one of that name, else a path into the payload. `{{` and `}}` stand for braces.
+//!
+//! They name devices, types and lone fields. Parsed at start; per message they are looked up, and
+//! a placeholder without a value says so instead of leaving a hole in an identity.
 
 use std::borrow::Cow;
 

@@ -5,11 +5,11 @@
 //! names are compared with each other only where nesting or renaming could make two alike.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 
 use super::keys;
 use super::number;
 use super::path::Path;
+use super::place::{Place, Trail};
 use super::refusal::{Refusal, quote};
 use super::rules::{FieldRules, Node, Rule};
 use super::value::Value;
@@ -28,24 +28,6 @@ pub(super) struct Fields<'r> {
     doubtful: bool,
     /// Where each field came from; kept only to explain a collision.
     trace: Option<Vec<String>>,
-}
-
-/// The way from the reading down to a value, as a chain on the stack: built into text only when
-/// something is wrong.
-#[derive(Clone, Copy)]
-struct Trail<'t> {
-    above: Option<&'t Trail<'t>>,
-    key: &'t str,
-}
-
-/// A value on its way to a field.
-#[derive(Clone, Copy)]
-struct Place<'t> {
-    /// Name of what is around it; empty at the top.
-    prefix: &'t str,
-    node: Option<&'t Node>,
-    included: bool,
-    trail: Trail<'t>,
 }
 
 impl<'r> Fields<'r> {
@@ -125,16 +107,11 @@ impl<'r> Fields<'r> {
         self.walk(place, value)
     }
 
-    /// Two sources of one name, if there are any: the name and the positions.
-    pub(super) fn collision(&self) -> Option<(&str, usize, usize)> {
-        if !self.doubtful {
-            return None;
-        }
-        let mut seen = HashMap::with_capacity(self.out.len());
-        self.out.iter().enumerate().find_map(|(n, (name, _))| {
-            seen.insert(name.as_str(), n)
-                .map(|first| (name.as_str(), first, n))
-        })
+    /// The positions of two fields of one name, if there are any.
+    pub(super) fn collision(&self) -> Option<(usize, usize)> {
+        self.doubtful
+            .then(|| keys::repeated(&self.out, |(name, _)| name))
+            .flatten()
     }
 
     /// Where the field at a position came from, if traced.
@@ -146,12 +123,11 @@ impl<'r> Fields<'r> {
     }
 
     fn walk(&mut self, place: Place<'_>, value: &Value<'_>) -> Result<(), Refusal> {
-        let key = place.trail.key;
         if place.node.is_some_and(|n| n.rule.drop) || *value == Value::Null {
             return Ok(());
         }
-        self.check_key(place)?;
-        let mut name = join(place.prefix, key);
+        place.check_key(self.rules.max_key)?;
+        let mut name = place.name();
         self.doubtful |= !place.prefix.is_empty();
         let mut included = place.included;
         if !self.apply(place.node, &mut name, &mut included) {
@@ -277,8 +253,8 @@ impl<'r> Fields<'r> {
         if place.node.is_some_and(|n| n.rule.drop) || *value == Value::Null {
             return Ok(None);
         }
-        self.check_key(place)?;
-        let full = join(place.prefix, place.trail.key);
+        place.check_key(self.rules.max_key)?;
+        let full = place.name();
         let mut name = full.clone();
         let mut included = place.included;
         if !self.apply(place.node, &mut name, &mut included) {
@@ -352,61 +328,6 @@ impl<'r> Fields<'r> {
         }
         Some(FieldValue::Text(text.to_owned()))
     }
-
-    fn check_key(&self, place: Place<'_>) -> Result<(), Refusal> {
-        let key = place.trail.key;
-        if key.len() > self.rules.max_key {
-            return Err(Refusal::new(
-                Reason::BadKey,
-                format!(
-                    "key {} is {} bytes long, the limit is {} (`limits.key`)",
-                    quote(key),
-                    key.len(),
-                    self.rules.max_key
-                ),
-            ));
-        }
-        if key.bytes().any(|b| b == 0) {
-            let detail = format!("key {} holds a NUL, which BSON cannot store", quote(key));
-            return Err(Refusal::new(Reason::BadKey, detail));
-        }
-        Ok(())
-    }
-}
-
-impl<'t> Place<'t> {
-    fn below<'b>(&'b self, name: &'b str, key: &'b str, included: bool) -> Place<'b> {
-        Place {
-            prefix: name,
-            node: self.node.and_then(|n| n.child(key)),
-            included,
-            trail: Trail {
-                above: Some(&self.trail),
-                key,
-            },
-        }
-    }
-}
-
-impl Trail<'_> {
-    fn path(&self) -> String {
-        match self.above {
-            Some(above) => format!("{}/{}", above.path(), self.key),
-            None => self.key.to_owned(),
-        }
-    }
-}
-
-fn join(prefix: &str, key: &str) -> String {
-    let key = keys::escape(key);
-    if prefix.is_empty() {
-        return key.into_owned();
-    }
-    let mut name = String::with_capacity(prefix.len() + 1 + key.len());
-    name.push_str(prefix);
-    name.push('_');
-    name.push_str(&key);
-    name
 }
 
 #[cfg(test)]

@@ -1,4 +1,7 @@
-//! Decompression with a bound on the result: a small message may inflate to anything.
+//! Decompression with a bound on the result.
+//!
+//! A small message may inflate to anything, so reading stops at the stream's payload limit and
+//! never allocates far beyond it.
 
 use std::io::Read;
 

@@ -5,10 +5,10 @@
 //! takes for a syntax error, by going on with a new tokenizer behind it. Numbers stay text.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 
 use jiter::{Jiter, JiterError, JiterErrorType, JsonErrorType, Peek};
 
+use super::keys;
 use super::number::non_finite_prefix;
 use super::refusal::{Refusal, quote};
 use super::value::Value;
@@ -145,13 +145,13 @@ impl<'a> Parser<'a> {
             members.push((key, self.value(peek, depth)?));
             next = self.jiter.next_key();
         }
-        match repeated(&members) {
+        match keys::repeated(&members, |(key, _)| key) {
             None => Ok(Value::Object(members)),
-            Some(key) => Err(Refusal::new(
+            Some((_, n)) => Err(Refusal::new(
                 Reason::JsonDuplicateKey,
                 format!(
                     "key {} stands twice in the object at offset {}",
-                    quote(key),
+                    quote(&members[n].0),
                     self.origin + start
                 ),
             )),
@@ -215,12 +215,14 @@ impl<'a> Parser<'a> {
             E::KeyMustBeAString => "a key in double quotes",
             E::TrailingComma => "another item after the comma",
             E::InvalidNumber => "a digit (numbers read `-1.5e3`, without leading zeros or `+`)",
-            E::InvalidEscape | E::UnexpectedEndOfHexEscape => "a valid escape after `\\`",
             E::ControlCharacterWhileParsingString => {
                 "no control character in a string (write it as an escape such as `\\t`)"
             }
-            E::InvalidUnicodeCodePoint | E::LoneLeadingSurrogateInHexEscape => {
-                "a complete `\\u` escape (surrogates come in pairs)"
+            E::InvalidEscape
+            | E::UnexpectedEndOfHexEscape
+            | E::InvalidUnicodeCodePoint
+            | E::LoneLeadingSurrogateInHexEscape => {
+                "a complete escape after `\\` (surrogates come in pairs)"
             }
             _ => "a value",
         };
@@ -268,28 +270,6 @@ fn borrow<'a>(text: &'a str, part: &str) -> Cow<'a, str> {
         Some(same) => Cow::Borrowed(same),
         None => Cow::Owned(part.to_owned()),
     }
-}
-
-/// A key that stands twice. A 64-bit sketch of the keys seen settles nearly all small objects
-/// without comparing any two.
-fn repeated<'k>(members: &'k [(Cow<'_, str>, Value<'_>)]) -> Option<&'k str> {
-    if members.len() > 16 {
-        let mut seen = HashSet::with_capacity(members.len());
-        return members.iter().map(|(k, _)| &**k).find(|k| !seen.insert(*k));
-    }
-    let mut sketch = 0_u64;
-    for (n, (key, _)) in members.iter().enumerate() {
-        let bytes = key.as_bytes();
-        let first = bytes.first().copied().unwrap_or(0);
-        let last = bytes.last().copied().unwrap_or(0);
-        let mix = usize::from(first) * 7 + usize::from(last) * 13 + bytes.len() * 31;
-        let bit = 1 << (mix % 64);
-        if sketch & bit != 0 && members[..n].iter().any(|(other, _)| other == key) {
-            return Some(key);
-        }
-        sketch |= bit;
-    }
-    None
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! field named like a key of the document itself gets a `%` in front.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 /// Keys of a stored reading that are ours.
 const RESERVED: [&str; 5] = ["_id", "timestamp", "metadata", "_flags", "_claimed"];
@@ -45,6 +46,31 @@ pub(super) fn at_top(name: String) -> String {
     }
 }
 
+/// The positions of two items of one name. For few items a 64-bit sketch of the names seen settles
+/// nearly all without comparing any two.
+pub(super) fn repeated<T>(items: &[T], name: impl Fn(&T) -> &str) -> Option<(usize, usize)> {
+    const FEW: usize = 16;
+    if items.len() > FEW {
+        let mut seen = HashMap::with_capacity(items.len());
+        let mut numbered = items.iter().enumerate();
+        return numbered.find_map(|(n, item)| Some((seen.insert(name(item), n)?, n)));
+    }
+    let mut sketch = 0_u64;
+    for (n, item) in items.iter().enumerate() {
+        let bytes = name(item).as_bytes();
+        let first = bytes.first().copied().map_or(0, usize::from);
+        let last = bytes.last().copied().map_or(0, usize::from);
+        let bit = 1 << ((first * 7 + last * 13 + bytes.len() * 31) % 64);
+        if sketch & bit != 0
+            && let Some(same) = items[..n].iter().position(|i| name(i) == name(item))
+        {
+            return Some((same, n));
+        }
+        sketch |= bit;
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,5 +93,15 @@ mod tests {
         }
         assert_eq!(at_top("_id".into()), "%_id");
         assert_eq!(at_top("time".into()), "time");
+    }
+
+    #[test]
+    fn repeated_names_are_found_among_few_and_many() {
+        for n in [2, 16, 17, 100] {
+            let mut names: Vec<String> = (0..n).map(|n| format!("k{n}")).collect();
+            assert_eq!(repeated(&names, |name| name), None);
+            names[n - 1] = "k0".into();
+            assert_eq!(repeated(&names, |name| name), Some((0, n - 1)));
+        }
     }
 }

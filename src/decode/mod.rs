@@ -6,6 +6,7 @@
 //! ends in at least one of the three; none ends in nothing.
 
 mod calendar;
+mod check;
 mod codecs;
 mod compile;
 mod epoch;
@@ -18,6 +19,7 @@ mod keys;
 mod number;
 mod path;
 mod pivot;
+mod place;
 mod reading;
 mod refusal;
 mod router;

@@ -1,5 +1,7 @@
 //! Paths into a payload: `a/b`, `a.b`, or a JSON pointer (`/wk.day`) where a key holds a dot or
 //! slash. An array position is its number.
+//!
+//! Parsed at start; a lookup walks the tree and copies nothing.
 
 use super::value::Value;
 

@@ -1,4 +1,6 @@
 //! Fields given as an array of name and value pairs: `[{"name": "level", "value": 7}]`.
+//!
+//! A pair without value is left out; a value without name is refused, since it would be lost.
 
 use super::expression::Scope;
 use super::path::Path;

@@ -1,4 +1,7 @@
 //! One tree to one reading: who, when, what.
+//!
+//! In comes an item of a payload with its topic and message; out comes a reading that is safe to
+//! put into a batch, a reason for leaving the item out, or a refusal.
 
 use std::sync::Arc;
 
@@ -19,7 +22,7 @@ pub(super) enum Built {
     Ignored(IgnoreReason),
 }
 
-/// Builds the reading of one item. `lone` says that the item is a value and not an object of them.
+/// Builds the reading of one item, or says why it is none.
 pub(super) fn build(
     stream: &Stream,
     message: &Message,
@@ -44,7 +47,7 @@ pub(super) fn build(
     }
     let mut fields = Fields::new(&stream.fields, false);
     gather(&mut fields, stream, scope)?;
-    if let Some((_, first, second)) = fields.collision() {
+    if let Some((first, second)) = fields.collision() {
         return Err(collision(stream, scope, first, second));
     }
     if fields.out.is_empty() {

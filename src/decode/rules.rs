@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::path::Path;
-use crate::config::streams::{Nested, Numbers};
+use crate::config::streams::{Nested, Numbers, StreamConfig};
 
 /// All that turns a tree into fields.
 #[derive(Debug, Clone)]
@@ -73,6 +73,63 @@ impl Node {
 }
 
 impl FieldRules {
+    /// Compiles what a stream says about its fields. Paths that are consumed for another purpose
+    /// are not stored again.
+    pub(super) fn build<'a>(
+        config: &StreamConfig,
+        values: Option<&Path>,
+        consumed: impl Iterator<Item = &'a Path>,
+    ) -> Self {
+        let mut paths = Node::default();
+        let mut names: HashMap<Box<str>, Rule> = HashMap::new();
+        let mut set = |entry: &str, change: &dyn Fn(&mut Rule)| {
+            change(names.entry(entry.into()).or_default());
+            if let Ok(path) = Path::parse(entry)
+                && !path.segments.is_empty()
+            {
+                change(paths.rule_mut(&path));
+            }
+        };
+        for entry in &config.fields.include {
+            set(entry, &|rule| rule.include = true);
+        }
+        for entry in &config.fields.exclude {
+            set(entry, &|rule| rule.drop = true);
+        }
+        for (from, to) in &config.fields.rename {
+            set(from, &|rule| rule.rename = Some(to.as_str().into()));
+        }
+        for path in consumed {
+            paths.rule_mut(path).drop = true;
+        }
+        // What is said about something above the fields' object holds for the object.
+        if let Some(values) = values {
+            let above = (0..values.segments.len()).map(|n| &values.segments[..n]);
+            let included = above.into_iter().filter(|s| !s.is_empty()).any(|segments| {
+                let mut node = Some(&paths);
+                for key in segments {
+                    node = node.and_then(|n| n.child(key));
+                }
+                node.is_some_and(|n| n.rule.include)
+            });
+            if included {
+                paths.rule_mut(values).include = true;
+            }
+        }
+        Self {
+            paths,
+            names,
+            all: config.fields.include.is_empty(),
+            nested: config.nested,
+            numbers: config.numbers,
+            booleans: config.booleans.clone(),
+            missing: config.missing.clone(),
+            coerce: config.coerce_numbers,
+            max_fields: config.limits.fields,
+            max_key: config.limits.key,
+        }
+    }
+
     /// Whether a word stands for "no value" in this stream.
     pub(super) fn is_missing(&self, word: &str) -> bool {
         self.missing.iter().any(|m| m.eq_ignore_ascii_case(word))

@@ -1,5 +1,7 @@
-//! Tags: what describes a device rather than what it measured. They come from the configuration,
-//! from the topic, and from paths of the payload.
+//! Tags: what describes a device rather than what it measured.
+//!
+//! They come from the configuration, from the topic, and from paths of the payload, and end beside
+//! the device id in `metadata`.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,7 @@
 //! What the unit tests of this folder share.
+//!
+//! Rules as a stream has them that says nothing about its fields, with limits small enough for a
+//! table to reach.
 
 use super::rules::{FieldRules, Node};
 use crate::config::streams::{Nested, Numbers};

@@ -1,5 +1,7 @@
-//! Payload bytes to text: UTF-8 or a refusal with the offset, without byte order mark and without
-//! the NULs some senders leave at the end.
+//! Payload bytes to text.
+//!
+//! UTF-8 or a refusal with the offset, never a replacement character; without the byte order mark
+//! some senders put first and the NULs some leave at the end.
 
 use super::refusal::Refusal;
 use crate::model::Reason;

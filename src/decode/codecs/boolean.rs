@@ -1,4 +1,7 @@
-//! A lone word from the stream's map: no word is a boolean by itself.
+//! A lone word from the stream's map.
+//!
+//! No word is a boolean by itself: `1`, `on` and `true` mean different things to different
+//! products, so a word outside the map is refused by name.
 
 use super::Parsed;
 use crate::decode::refusal::{Refusal, quote};

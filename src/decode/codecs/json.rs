@@ -1,4 +1,7 @@
 //! A JSON document, or text where it is none.
+//!
+//! The second is for topics whose format changed with a version of the product: availability as
+//! `online` or as `{"state":"online"}`.
 
 use super::Parsed;
 use crate::decode::json::{self, Options};

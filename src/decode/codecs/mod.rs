@@ -1,4 +1,7 @@
 //! One file per payload format: text in, a tree out, or why not.
+//!
+//! All of them end in the same tree, so that a lone number and a JSON object share everything that
+//! comes after.
 
 use super::json::Options;
 use super::refusal::Refusal;

@@ -1,5 +1,7 @@
 //! A lone decimal number: JSON grammar, an optional `+`, white space around it, a decimal comma
 //! only where the stream says so. Words that mean "no value" are counted and left out.
+//!
+//! Anything else is refused with a hint, never read in part.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,6 @@
 //! Text, stored as it is but for white space around it.
+//!
+//! It never turns into a number or a boolean: `0012` is an error code, not twelve.
 
 use super::Parsed;
 use crate::decode::rules::FieldRules;
