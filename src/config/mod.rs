@@ -10,7 +10,7 @@ mod mqtt;
 pub mod secret;
 mod sink;
 pub mod streams;
-mod units;
+pub mod units;
 
 use std::fmt;
 use std::path::{Path, PathBuf};

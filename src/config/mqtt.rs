@@ -45,7 +45,7 @@ pub struct MqttConfig {
     pub max_inflight: ByteSize,
     /// Time to reach the broker: name look-up, TCP, TLS and the broker's answer.
     pub connect_timeout: Span,
-    /// Longest pause between attempts to reach the broker.
+    /// Longest pause between attempts to reach the broker; 30 s where it refuses.
     pub reconnect_max: Span,
     /// Messages on topics that no stream claims.
     pub unrouted: Unrouted,
@@ -91,7 +91,7 @@ impl Default for MqttConfig {
             receive_maximum: 20_000,
             max_inflight: ByteSize::mib(64),
             connect_timeout: Span::secs(5),
-            reconnect_max: Span::secs(30),
+            reconnect_max: Span::secs(2),
             unrouted: Unrouted::Ignore,
         }
     }

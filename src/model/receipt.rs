@@ -117,6 +117,7 @@ mod tests {
         let ticket = Ticket {
             sequence: 7,
             stream: 0,
+            weight: 0,
         };
         Receipt::new(ticket, Arc::clone(log) as Arc<dyn Settle>)
     }

@@ -13,6 +13,7 @@ mod link_v311;
 mod link_v5;
 mod metrics;
 mod options;
+mod reconnect;
 mod routes;
 mod session;
 mod subscription;

@@ -18,30 +18,13 @@ use super::intake::Intake;
 use super::link::{Delivery, Link, LinkError, LinkErrorKind, LinkEvent};
 use super::metrics::ConnectionSeries;
 use super::options::ConnectionOptions;
+use super::reconnect::Reconnect;
 use super::routes::{Routes, RoutesHandle};
-use super::subscription::Subscription;
+use super::subscription::{Progress, Step, Subscription};
 use super::window::Window;
 use crate::config::{MqttConfig, Protocol};
 use crate::model::QoS;
-use crate::runtime::{Backoff, Condition};
-
-/// First pause after a failed attempt.
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
-
-/// Longest pause where the broker refuses, or another client wants the same session.
-const REFUSED_PAUSE: Duration = Duration::from_secs(30);
-
-/// How long the broker may take to answer a subscribe.
-const SUBSCRIBE_LIMIT: Duration = Duration::from_secs(10);
-
-/// How often refused filters are asked for again.
-const SUBSCRIBE_AGAIN: Duration = Duration::from_secs(30);
-
-/// A connection that lives this long was a success: pauses start small again.
-const SETTLED_IN: Duration = Duration::from_secs(10);
-
-/// Connections that end sooner than [`SETTLED_IN`] before another client is suspected.
-const SUSPICIOUS_ENDS: u32 = 3;
+use crate::runtime::Condition;
 
 /// How long the goodbye may take.
 const GOODBYE_LIMIT: Duration = Duration::from_secs(2);
@@ -49,7 +32,7 @@ const GOODBYE_LIMIT: Duration = Duration::from_secs(2);
 /// One connection.
 pub struct Session<L> {
     link: L,
-    index_label: String,
+    connection: String,
     options: ConnectionOptions,
     share_group: String,
     routes: RoutesHandle,
@@ -58,22 +41,18 @@ pub struct Session<L> {
     series: ConnectionSeries,
     disconnects: prometheus::IntCounterVec,
     condition: Condition,
-    backoff: Backoff,
+    reconnect: Reconnect,
     /// Whether this process has had a session at the broker.
     had_session: bool,
-    short_lives: u32,
 }
 
 /// What one connection went through.
+#[derive(Default)]
 struct Life {
     connected: Option<Instant>,
-    /// What the broker was asked for last, and the routes that asked for it.
-    subscription: Subscription,
+    progress: Progress,
+    /// The routes that were last asked for.
     asked_by: Option<Arc<Routes>>,
-    /// When the answer is overdue.
-    answer_due: Option<Instant>,
-    /// When to ask again after a refusal.
-    ask_again: Option<Instant>,
 }
 
 /// Why a connection ended.
@@ -105,7 +84,7 @@ impl<L: Link> Session<L> {
         }
         Self {
             link: L::new(&options),
-            index_label: options.client_id.clone(),
+            connection: options.client_id.clone(),
             share_group: config.share_group.clone(),
             routes: surroundings.routes.clone(),
             intake,
@@ -113,9 +92,8 @@ impl<L: Link> Session<L> {
             series,
             disconnects: surroundings.metrics.disconnects.clone(),
             condition,
-            backoff: Backoff::new(FIRST_PAUSE, config.reconnect_max.0),
+            reconnect: Reconnect::new(config.reconnect_max.0),
             had_session: false,
-            short_lives: 0,
             options,
         }
     }
@@ -126,7 +104,7 @@ impl<L: Link> Session<L> {
         stopping: CancellationToken,
         abandoned: CancellationToken,
     ) -> Result<(), Infallible> {
-        let connection = self.index_label.clone();
+        let connection = self.connection.clone();
         while !stopping.is_cancelled() {
             let end = match self.options.attempt() {
                 Ok(attempt) => {
@@ -164,13 +142,7 @@ impl<L: Link> Session<L> {
 
     /// One connection from its first byte to its end.
     async fn live(&mut self, stopping: &CancellationToken, abandoned: &CancellationToken) -> End {
-        let mut life = Life {
-            connected: None,
-            subscription: Subscription::default(),
-            asked_by: None,
-            answer_due: None,
-            ask_again: None,
-        };
+        let mut life = Life::default();
         // Pings go out every keep-alive, so a live link shows an event at least that often.
         let silence = self.options.config.keep_alive.0 * 2;
         let mut draining = false;
@@ -253,13 +225,8 @@ impl<L: Link> Session<L> {
             LinkEvent::Acked(count) => self.window.sent(count),
             LinkEvent::Other => self.window.refresh(),
         }
-        if life
-            .connected
-            .is_some_and(|since| since.elapsed() > SETTLED_IN)
-            && self.backoff.attempts() > 0
-        {
-            self.backoff.reset();
-            self.short_lives = 0;
+        if let Some(since) = life.connected {
+            self.reconnect.living(since.elapsed());
         }
         self.watch_subscription(life)
     }
@@ -280,7 +247,7 @@ impl<L: Link> Session<L> {
     fn connected(&mut self, session_present: bool) {
         self.series.connects.inc();
         self.window.open(session_present, self.link.outbox());
-        let connection = &self.index_label;
+        let connection = &self.connection;
         match (session_present, self.had_session) {
             (true, _) => tracing::info!(connection, "Connected to the broker; it kept the session"),
             (false, false) => {
@@ -300,78 +267,62 @@ impl<L: Link> Session<L> {
     fn ask(&mut self, life: &mut Life) -> ControlFlow<End> {
         let routes = self.routes.get();
         let wanted = Subscription::new(&routes.router.filters(), &self.share_group);
-        let unwanted = life.subscription.without(&wanted);
-        self.link.unsubscribe(&unwanted);
+        self.link
+            .unsubscribe(&life.progress.subscription.without(&wanted));
         if let Err(error) = self.link.subscribe(&wanted.filters) {
             return ControlFlow::Break(End::Failed(error));
         }
-        life.subscription = wanted;
+        life.progress.asked(wanted, Instant::now());
         life.asked_by = Some(routes);
-        life.answer_due = Some(Instant::now() + SUBSCRIBE_LIMIT);
-        life.ask_again = None;
         ControlFlow::Continue(())
     }
 
     fn granted(&mut self, granted: &[Result<QoS, String>], life: &mut Life) {
-        life.answer_due = None;
-        let refusals = life.subscription.refusals(granted);
-        let connection = &self.index_label;
+        let refusals = life.progress.answered(granted, Instant::now());
+        let connection = &self.connection;
         if refusals.is_empty() {
             self.series.subscribed.set(1);
             if self.condition.clear() {
-                tracing::info!(
-                    connection,
-                    filters = life.subscription.filters.join(" "),
-                    "Subscribed"
-                );
+                let filters = life.progress.subscription.filters.join(" ");
+                tracing::info!(connection, filters, "Subscribed");
             }
-        } else {
-            self.series.subscribed.set(0);
-            self.series.refusals.inc_by(refusals.len() as u64);
-            life.ask_again = Some(Instant::now() + SUBSCRIBE_AGAIN);
-            let reason = format!("subscription refused: {}", refusals.join("; "));
-            if self.condition.raise(reason.as_str()) {
-                tracing::error!(
-                    connection,
-                    error = reason,
-                    "The broker did not grant everything that was asked for"
-                );
-            }
+            return;
+        }
+        self.series.subscribed.set(0);
+        self.series.refusals.inc_by(refusals.len() as u64);
+        let reason = format!("subscription refused: {}", refusals.join("; "));
+        if self.condition.raise(reason.as_str()) {
+            tracing::error!(
+                connection,
+                error = reason,
+                "The broker did not grant everything that was asked for"
+            );
         }
     }
 
     /// Asks again where due; ends a connection whose subscription was never answered.
     fn watch_subscription(&mut self, life: &mut Life) -> ControlFlow<End> {
-        let now = Instant::now();
-        if life.answer_due.is_some_and(|due| now > due) {
-            let message = "the broker did not answer the subscription".to_owned();
-            let error = LinkError {
-                kind: LinkErrorKind::Silence,
-                message,
-            };
-            return ControlFlow::Break(self.ended(life, error));
-        }
-        let settled = life.connected.is_some() && life.answer_due.is_none();
-        let reloaded = || {
-            life.asked_by
-                .as_ref()
-                .is_none_or(|routes| !Arc::ptr_eq(routes, &self.routes.get()))
+        let Some(asked_by) = &life.asked_by else {
+            return ControlFlow::Continue(());
         };
-        if settled
-            && (life.ask_again.is_some_and(|at| now > at)
-                || (life.ask_again.is_none() && reloaded()))
-        {
-            return self.ask(life);
+        let changed = !Arc::ptr_eq(asked_by, &self.routes.get());
+        match life.progress.step(Instant::now(), changed) {
+            Step::Wait => ControlFlow::Continue(()),
+            Step::Ask => self.ask(life),
+            Step::Overdue => {
+                let message = "the broker did not answer the subscription".to_owned();
+                let error = LinkError {
+                    kind: LinkErrorKind::Silence,
+                    message,
+                };
+                ControlFlow::Break(self.ended(life, error))
+            }
         }
-        ControlFlow::Continue(())
     }
 
     fn ended(&mut self, life: &Life, error: LinkError) -> End {
-        match life.connected {
-            Some(since) if since.elapsed() < SETTLED_IN => self.short_lives += 1,
-            Some(_) => self.short_lives = 0,
-            None => {}
-        }
+        self.reconnect
+            .lived(life.connected.map(|since| since.elapsed()));
         End::Failed(error)
     }
 
@@ -380,10 +331,10 @@ impl<L: Link> Session<L> {
         self.disconnects
             .with_label_values(&[error.kind.name()])
             .inc();
-        let connection = &self.index_label;
+        let connection = &self.connection;
         let broker = &self.options.config.url;
-        let rival = error.kind == LinkErrorKind::TakenOver || self.short_lives >= SUSPICIOUS_ENDS;
-        let reason = if rival {
+        let plan = self.reconnect.plan(error.kind, fastrand::f64());
+        let reason = if plan.rival {
             format!(
                 "{}; another client is probably using client id {connection:?}: give each gateway its own mqtt.client_id",
                 error.message
@@ -409,14 +360,7 @@ impl<L: Link> Session<L> {
                 ),
             }
         }
-        let pause = self.backoff.next_pause();
-        match error.kind {
-            LinkErrorKind::Refused | LinkErrorKind::TakenOver | LinkErrorKind::Protocol => {
-                pause.max(REFUSED_PAUSE.mul_f64(0.5 + fastrand::f64() / 2.0))
-            }
-            _ if rival => pause.max(REFUSED_PAUSE.mul_f64(0.25 + fastrand::f64() / 4.0)),
-            _ => pause,
-        }
+        plan.pause
     }
 
     /// Waits a moment for bytes to be written, without reading more; `false`: they are not.
@@ -441,7 +385,7 @@ impl<L: Link> Session<L> {
             self.window.bytes()
         ));
         tracing::warn!(
-            connection = self.index_label,
+            connection = self.connection,
             bytes = self.window.bytes(),
             "Too many bytes wait for MongoDB; the broker holds the rest"
         );

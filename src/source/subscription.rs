@@ -1,5 +1,7 @@
 //! What should be subscribed and what the broker granted. Pure.
 
+use std::time::{Duration, Instant};
+
 use crate::model::QoS;
 
 /// The filters of one connection, each with its `$share` prefix where one is due.
@@ -56,6 +58,61 @@ impl Subscription {
     }
 }
 
+/// How long the broker may take to answer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+
+/// How often refused filters are asked for again.
+const ASK_AGAIN: Duration = Duration::from_secs(30);
+
+/// Where one connection's subscription stands.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// What the broker was asked for last.
+    pub subscription: Subscription,
+    answer_due: Option<Instant>,
+    ask_again: Option<Instant>,
+}
+
+/// What is to be done about a subscription.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing now.
+    Wait,
+    /// Ask for what is wanted.
+    Ask,
+    /// The broker does not answer: the request or its answer is lost.
+    Overdue,
+}
+
+impl Progress {
+    /// The broker was asked for `wanted`.
+    pub fn asked(&mut self, wanted: Subscription, now: Instant) {
+        self.subscription = wanted;
+        self.answer_due = Some(now + ANSWER_LIMIT);
+        self.ask_again = None;
+    }
+
+    /// The broker answered. Returns what stands in the way.
+    pub fn answered(&mut self, granted: &[Result<QoS, String>], now: Instant) -> Vec<String> {
+        self.answer_due = None;
+        let refusals = self.subscription.refusals(granted);
+        self.ask_again = (!refusals.is_empty()).then_some(now + ASK_AGAIN);
+        refusals
+    }
+
+    /// The next step of an accepted connection; `changed`: the streams are others than those
+    /// that were asked for.
+    pub fn step(&self, now: Instant, changed: bool) -> Step {
+        match (self.answer_due, self.ask_again) {
+            (Some(due), _) if now > due => Step::Overdue,
+            (Some(_), _) => Step::Wait,
+            (None, Some(at)) if now > at => Step::Ask,
+            (None, None) if changed => Step::Ask,
+            _ => Step::Wait,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,5 +140,22 @@ mod tests {
             }),
             ["$share/g/a/+"]
         );
+    }
+
+    #[test]
+    fn an_unanswered_request_is_overdue_and_a_refusal_is_asked_for_again() {
+        let start = Instant::now();
+        let later = |secs| start + Duration::from_secs(secs);
+        let mut progress = Progress::default();
+        assert_eq!(progress.step(start, true), Step::Ask);
+        progress.asked(Subscription::new(&["a".into()], ""), start);
+        assert_eq!(progress.step(later(9), true), Step::Wait);
+        assert_eq!(progress.step(later(11), false), Step::Overdue);
+        assert!(!progress.answered(&[Err("no".into())], start).is_empty());
+        assert_eq!(progress.step(later(9), false), Step::Wait);
+        assert_eq!(progress.step(later(31), false), Step::Ask);
+        assert!(progress.answered(&[Ok(QoS::AtLeastOnce)], start).is_empty());
+        assert_eq!(progress.step(later(99), false), Step::Wait);
+        assert_eq!(progress.step(later(99), true), Step::Ask);
     }
 }

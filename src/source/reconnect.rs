@@ -1,0 +1,122 @@
+//! How long to wait before the next attempt, and whether another client is after our session.
+//! Pure: durations and chance come in as arguments.
+
+use std::time::Duration;
+
+use super::link::LinkErrorKind;
+use crate::runtime::Backoff;
+
+/// First pause after a failed attempt.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+
+/// Longest pause where the broker refuses, or another client wants the same session.
+const REFUSED_PAUSE: Duration = Duration::from_secs(30);
+
+/// A connection that lives this long was a success: pauses start small again.
+const SETTLED_IN: Duration = Duration::from_secs(10);
+
+/// Connections in a row that end sooner before another client is suspected.
+const SUSPICIOUS_ENDS: u32 = 3;
+
+/// What to do after a failure.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// How long to wait.
+    pub pause: Duration,
+    /// Whether another client seems to use the same client id: both would take the session from
+    /// each other for ever. MQTT 5 says so; 3.1.1 shows only short lives.
+    pub rival: bool,
+}
+
+/// The history that decides.
+#[derive(Debug)]
+pub struct Reconnect {
+    backoff: Backoff,
+    short_lives: u32,
+}
+
+impl Reconnect {
+    /// Pauses grow up to `max` while the broker cannot be reached.
+    pub fn new(max: Duration) -> Self {
+        Self {
+            backoff: Backoff::new(FIRST_PAUSE, max),
+            short_lives: 0,
+        }
+    }
+
+    /// The connection is alive, since `age`.
+    pub fn living(&mut self, age: Duration) {
+        if age > SETTLED_IN {
+            self.backoff.reset();
+            self.short_lives = 0;
+        }
+    }
+
+    /// A connection ended after `age`; `None`: it was never accepted.
+    pub fn lived(&mut self, age: Option<Duration>) {
+        match age {
+            Some(age) if age < SETTLED_IN => self.short_lives += 1,
+            Some(_) => self.short_lives = 0,
+            None => {}
+        }
+    }
+
+    /// What to do now; `chance` in 0..1 decides the jitter.
+    pub fn plan(&mut self, kind: LinkErrorKind, chance: f64) -> Plan {
+        let rival = kind == LinkErrorKind::TakenOver || self.short_lives >= SUSPICIOUS_ENDS;
+        let pause = self.backoff.next_with(chance);
+        let lasting = matches!(
+            kind,
+            LinkErrorKind::Refused | LinkErrorKind::TakenOver | LinkErrorKind::Protocol
+        );
+        let pause = if lasting || rival {
+            pause.max(REFUSED_PAUSE.mul_f64(1.0 - chance / 2.0))
+        } else {
+            pause
+        };
+        Plan { pause, rival }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unreachable_broker_is_tried_often_and_a_refusal_seldom() {
+        let mut reconnect = Reconnect::new(Duration::from_secs(2));
+        for _ in 0..10 {
+            reconnect.lived(None);
+            let plan = reconnect.plan(LinkErrorKind::Network, 0.0);
+            assert!(
+                plan.pause <= Duration::from_secs(2) && !plan.rival,
+                "{plan:?}"
+            );
+        }
+        let plan = reconnect.plan(LinkErrorKind::Refused, 1.0);
+        assert_eq!(
+            plan,
+            Plan {
+                pause: Duration::from_secs(15),
+                rival: false
+            }
+        );
+    }
+
+    #[test]
+    fn a_rival_is_named_by_mqtt_5_and_suspected_after_three_short_lives() {
+        let mut reconnect = Reconnect::new(Duration::from_secs(2));
+        assert!(reconnect.plan(LinkErrorKind::TakenOver, 0.5).rival);
+        let mut connects = 0;
+        let mut clock = Duration::ZERO;
+        while clock < Duration::from_secs(60) {
+            connects += 1;
+            reconnect.lived(Some(Duration::from_millis(100)));
+            clock += reconnect.plan(LinkErrorKind::Network, 0.5).pause;
+        }
+        assert!(connects <= 10, "{connects} connects in a minute");
+        assert!(reconnect.plan(LinkErrorKind::Network, 0.5).rival);
+        reconnect.living(Duration::from_secs(11));
+        assert!(!reconnect.plan(LinkErrorKind::Network, 0.5).rival);
+    }
+}
