@@ -5,6 +5,7 @@
 //! names are compared with each other only where nesting or renaming could make two alike.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use super::keys;
 use super::number;
@@ -105,6 +106,31 @@ impl<'r> Fields<'r> {
             },
         };
         self.walk(place, value)
+    }
+
+    /// Drops fields from `before` on that repeat an earlier one. Where the fields' object is the
+    /// whole reading, a further path may lead into it: that is no collision.
+    pub(super) fn drop_taken(&mut self, before: usize) {
+        let mut further = self.out.split_off(before);
+        let taken: HashMap<&str, &FieldValue> = self
+            .out
+            .iter()
+            .map(|(name, value)| (name.as_str(), value))
+            .collect();
+        let new: Vec<bool> = further
+            .iter()
+            .map(|(name, value)| taken.get(name.as_str()) != Some(&value))
+            .collect();
+        let mut kept = new.iter();
+        further.retain(|_| *kept.next().unwrap_or(&true));
+        if let Some(trace) = &mut self.trace {
+            let mut position = 0;
+            trace.retain(|_| {
+                position += 1;
+                position <= before || *new.get(position - 1 - before).unwrap_or(&true)
+            });
+        }
+        self.out.append(&mut further);
     }
 
     /// The positions of two fields of one name, if there are any.
@@ -210,15 +236,18 @@ impl<'r> Fields<'r> {
                     let Some((key, value)) = self.keep_member(below, value)? else {
                         continue;
                     };
-                    if kept.iter().any(|(k, _)| *k == key) && self.doubtful {
-                        let detail = format!(
-                            "two values of `{}` would be named {}",
-                            place.trail.path(),
-                            quote(&key)
-                        );
-                        return Err(Refusal::new(Reason::KeyCollision, detail));
-                    }
                     kept.push((key, value));
+                }
+                // Only a rename can make two keys of one object alike.
+                if self.doubtful
+                    && let Some((n, _)) = keys::repeated(&kept, |(key, _)| key)
+                {
+                    let path = place.trail.path();
+                    let detail = format!(
+                        "two values of `{path}` would be named {}",
+                        quote(&kept[n].0)
+                    );
+                    return Err(Refusal::new(Reason::KeyCollision, detail));
                 }
                 Ok((included || !kept.is_empty()).then_some(FieldValue::Object(kept)))
             }

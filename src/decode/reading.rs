@@ -126,10 +126,14 @@ fn gather(fields: &mut Fields<'_>, stream: &Stream, scope: Scope<'_, '_>) -> Res
     {
         fields.take_at(path, value)?;
     }
+    let before = fields.out.len();
     for path in &stream.also {
         if let Some(value) = scope.find(path) {
             fields.take_at(path, value)?;
         }
+    }
+    if stream.values.is_none() && fields.out.len() > before {
+        fields.drop_taken(before);
     }
     Ok(())
 }

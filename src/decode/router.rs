@@ -4,11 +4,12 @@
 //! broker deliver a message twice, so the smallest set is taken that covers all streams, and where
 //! two filters overlap in part the operator is asked for a wider one.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
 use super::compile;
-use super::filter::Filter;
+use super::filter::{Filter, Level};
 use super::stream::Stream;
 use crate::config::streams::{Action, StreamConfig, Unrouted};
 
@@ -16,9 +17,16 @@ use crate::config::streams::{Action, StreamConfig, Unrouted};
 #[derive(Debug)]
 pub struct Router {
     streams: Vec<Arc<Stream>>,
+    /// By the first level of a topic: the streams that may take it, in file order.
+    by_first: HashMap<Box<str>, Vec<usize>>,
+    /// Those that may take any other topic.
+    others: Vec<usize>,
     filters: Vec<Filter>,
     unrouted: Unrouted,
 }
+
+/// Up to so many streams it is faster to ask each of them.
+const FEW_STREAMS: usize = 8;
 
 /// Something wrong with a stream's configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,18 +69,26 @@ impl Router {
         }
         let filters = cover(&compiled, &mut problems);
         match problems.is_empty() {
-            true => Ok(Self {
-                streams: compiled,
-                filters,
-                unrouted,
-            }),
+            true => {
+                let (by_first, others) = index(&compiled);
+                Ok(Self {
+                    streams: compiled,
+                    by_first,
+                    others,
+                    filters,
+                    unrouted,
+                })
+            }
             false => Err(problems),
         }
     }
 
     /// The stream that takes a topic.
     pub fn route(&self, topic: &str) -> Option<&Arc<Stream>> {
-        self.streams.iter().find(|s| s.claims(topic))
+        let first = topic.split('/').next().unwrap_or_default();
+        let candidates = self.by_first.get(first).unwrap_or(&self.others);
+        let mut streams = candidates.iter().map(|n| &self.streams[*n]);
+        streams.find(|s| s.claims(topic))
     }
 
     /// The filters to subscribe to, with their `$share/<group>/`. Streams that ignore are not
@@ -90,6 +106,36 @@ impl Router {
     pub fn unrouted(&self) -> Unrouted {
         self.unrouted
     }
+}
+
+/// Which streams to ask by the first level of a topic, and for all other first levels.
+fn index(streams: &[Arc<Stream>]) -> (HashMap<Box<str>, Vec<usize>>, Vec<usize>) {
+    if streams.len() <= FEW_STREAMS {
+        return (HashMap::new(), (0..streams.len()).collect());
+    }
+    let first = |filter: &Filter| match filter.levels.first() {
+        Some(Level::Literal(text)) => Some(text.clone()),
+        _ => None,
+    };
+    let all = streams.iter().flat_map(|s| &s.filters);
+    let mut by_first: HashMap<Box<str>, Vec<usize>> = all
+        .filter_map(first)
+        .map(|text| (text, Vec::new()))
+        .collect();
+    let mut others = Vec::new();
+    for (n, stream) in streams.iter().enumerate() {
+        let firsts: Vec<_> = stream.filters.iter().map(first).collect();
+        let wild = firsts.contains(&None);
+        if wild {
+            others.push(n);
+        }
+        for (text, candidates) in &mut by_first {
+            if wild || firsts.iter().flatten().any(|f| f == text) {
+                candidates.push(n);
+            }
+        }
+    }
+    (by_first, others)
 }
 
 /// A filter and where it stands.

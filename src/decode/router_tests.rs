@@ -39,6 +39,26 @@ fn the_first_stream_in_file_order_takes_a_topic() {
 }
 
 #[test]
+fn many_streams_are_asked_in_file_order_too() {
+    let mut streams: Vec<StreamConfig> = (0..20)
+        .map(|n| stream(&format!("s{n}"), &format!("site{n}/+/x")))
+        .collect();
+    streams.insert(3, ignoring("debug", "+/debug/#"));
+    streams.push(ignoring("rest", "#"));
+    let router = build(&streams).unwrap();
+    for (topic, expected) in [
+        ("site1/a/x", Some("s1")),
+        ("site1/debug/x", Some("s1")),
+        ("site7/debug/x", Some("debug")),
+        ("site7/a/y", Some("rest")),
+        ("elsewhere", Some("rest")),
+        ("$SYS/a", None),
+    ] {
+        assert_eq!(router.route(topic).map(|s| s.name()), expected, "{topic}");
+    }
+}
+
+#[test]
 fn the_smallest_covering_set_is_subscribed() {
     for (streams, expected) in [
         (

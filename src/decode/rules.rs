@@ -135,3 +135,29 @@ impl FieldRules {
         self.missing.iter().any(|m| m.eq_ignore_ascii_case(word))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_count_as_names_and_as_paths() {
+        let mut config = StreamConfig::default();
+        config.fields.exclude = vec!["a/b".into(), "c_d".into()];
+        config.fields.include = vec!["state".into()];
+        let values = Path::parse("state/reported").unwrap();
+        let time = Path::parse("ts").unwrap();
+        let rules = FieldRules::build(&config, Some(&values), [&time].into_iter());
+        let rule = |path| {
+            rules
+                .paths
+                .descend(&Path::parse(path).unwrap())
+                .map(|n| &n.rule)
+        };
+        assert!(rule("a/b").unwrap().drop && rule("ts").unwrap().drop);
+        assert!(!rule("a").unwrap().drop && rule("x").is_none());
+        assert!(rules.names["c_d"].drop);
+        // What holds above the fields' object holds for the object.
+        assert!(rule("state/reported").unwrap().include && !rules.all);
+    }
+}

@@ -57,8 +57,10 @@ impl TagRules {
                 push(&mut tags, safe_name(&key)?, Some(&value));
             }
         }
+        // A stable sort keeps the order of precedence among tags of one name.
         if tags.len() > 1 {
-            tags.sort();
+            tags.sort_by(|(a, _), (b, _)| a.cmp(b));
+            tags.dedup_by(|(later, _), (first, _)| later == first);
         }
         Ok(tags)
     }
@@ -73,9 +75,7 @@ impl TagRules {
 }
 
 fn push(tags: &mut Vec<(String, String)>, name: String, value: Option<&str>) {
-    if let Some(value) = value.filter(|v| !v.is_empty())
-        && !tags.iter().any(|(n, _)| *n == name)
-    {
+    if let Some(value) = value.filter(|v| !v.is_empty()) {
         tags.push((name, value.to_owned()));
     }
 }
@@ -144,6 +144,31 @@ mod tests {
         let expected = [("siteId", "N4"), ("n x", "ü"), ("flag", "")];
         assert_eq!(found, expected.map(|(k, v)| (k.into(), v.into())));
         assert_eq!(percent_decode("%ff%"), "%ff%");
+    }
+
+    #[test]
+    fn configured_tags_come_first_and_names_are_unique() {
+        let template = Template::parse("{tag.site}/{properties}").unwrap();
+        let rules = TagRules {
+            fixed: vec![("fleet".into(), "f".into())],
+            captures: TagRules::captures_of(&template),
+            paths: vec![("info".into(), Path::parse("info").unwrap())],
+            properties: template.index_of("properties"),
+        };
+        let info = Value::Object(vec![
+            ("floor".into(), Value::Number("2".into())),
+            ("none".into(), Value::Null),
+        ]);
+        let item = Value::Object(vec![("info".into(), info)]);
+        let scope = Scope {
+            topic: "N/site=X&fleet=Y&rack=7",
+            template: Some(&template),
+            item: &item,
+            root: None,
+        };
+        let expected = [("fleet", "f"), ("floor", "2"), ("rack", "7"), ("site", "N")];
+        let expected = expected.map(|(k, v)| (k.to_owned(), v.to_owned()));
+        assert_eq!(rules.collect(scope).unwrap(), expected);
     }
 
     #[test]

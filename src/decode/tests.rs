@@ -195,6 +195,11 @@ fn values_fallback_also_and_pivot() {
     assert_eq!(names(&without), [["data", "rssi"]]);
     let lone = run(&router, r#"{"object":5}"#);
     assert_eq!(names(&lone), [["object"]]);
+    let inside = self::router(|c| c.also = vec!["a/b".into()]);
+    assert_eq!(
+        names(&run(&inside, r#"{"a":{"b":1,"c":2}}"#)),
+        [["a_b", "a_c"]]
+    );
     let pivot = self::router(|c| {
         c.pivot = Some(PivotConfig {
             path: "tags".into(),

@@ -33,3 +33,26 @@ pub(super) fn parse<'a>(text: Text<'a>, fields: &FieldRules) -> Result<Parsed<'a
         ),
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decode::test_support::field_rules;
+
+    #[test]
+    fn only_words_of_the_map() {
+        let fields = FieldRules {
+            booleans: [("ON".into(), true), ("OFF".into(), false)].into(),
+            missing: vec!["n/a".into()],
+            ..field_rules()
+        };
+        let read = |text| parse(Text { text, origin: 0 }, &fields);
+        assert_eq!(read(" OFF\n"), Ok(Parsed::Value(Value::Bool(false))));
+        assert_eq!(read("N/A"), Ok(Parsed::Ignored(IgnoreReason::MissingValue)));
+        for word in ["on", "1", "true", "FAULT"] {
+            let refusal = read(word).unwrap_err();
+            assert_eq!(refusal.reason, Reason::NotABoolean);
+            assert!(refusal.detail.contains(word) && refusal.detail.contains("`OFF`, `ON`"));
+        }
+    }
+}

@@ -15,3 +15,21 @@ pub(super) fn parse<'a>(text: Text<'a>, fields: &FieldRules) -> Parsed<'a> {
         false => Parsed::Value(Value::Text(text.into())),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decode::test_support::field_rules;
+
+    #[test]
+    fn text_stays_text() {
+        for (text, expected) in [
+            ("0012", "0012"),
+            (" Offline\r\n", "Offline"),
+            ("nan", "nan"),
+        ] {
+            let parsed = parse(Text { text, origin: 0 }, &field_rules());
+            assert_eq!(parsed, Parsed::Value(Value::Text(expected.into())));
+        }
+    }
+}
