@@ -36,19 +36,25 @@ pub struct Prepared {
 /// Every mistake, each with its place.
 pub fn prepare(sources: &Sources) -> Result<Prepared, Problems> {
     let loaded = load(sources)?;
+    let mut problems = Problems::default();
     match Router::build(&loaded.config.streams, loaded.config.mqtt.unrouted) {
-        Ok(router) => Ok(Prepared { loaded, router }),
+        Ok(router) if router.filters().is_empty() => {
+            problems.add(
+                "streams",
+                "none of them stores anything: there is nothing to subscribe to",
+            );
+        }
+        Ok(router) => return Ok(Prepared { loaded, router }),
         Err(found) => {
-            let mut problems = Problems::default();
             for problem in found {
                 problems.add(
                     format!("streams.{}.{}", problem.stream, problem.key),
                     problem.message,
                 );
             }
-            Err(loaded.locate(problems))
         }
     }
+    Err(loaded.locate(problems))
 }
 
 /// The gateway, built but not running.

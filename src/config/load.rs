@@ -196,8 +196,8 @@ fn child<'a>(value: &'a Value, part: &str) -> Option<&'a Value> {
 }
 
 /// The merged tree, with figment's tags on every value.
-fn merged_tree(figment: &Figment) -> Result<Value, figment::Error> {
-    let mut profiles = figment::Provider::data(figment)?;
+fn merged_tree(figment: &Figment) -> Result<Value, Box<figment::Error>> {
+    let mut profiles = figment::Provider::data(figment).map_err(Box::new)?;
     Ok(Value::from(
         profiles.remove(&Profile::Default).unwrap_or_default(),
     ))

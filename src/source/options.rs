@@ -39,6 +39,8 @@ pub enum TlsError {
 /// What is fixed for the life of a connection.
 #[derive(Debug, Clone)]
 pub struct ConnectionOptions {
+    /// Its number, from 0.
+    pub index: usize,
     /// Stable and unique to this connection.
     pub client_id: String,
     /// The broker.
@@ -66,6 +68,7 @@ pub fn connection(config: &MqttConfig, index: usize) -> Result<ConnectionOptions
         _ => format!("{}-{index}", config.client_id),
     };
     let options = ConnectionOptions {
+        index,
         client_id,
         broker,
         config: config.clone(),

@@ -73,12 +73,7 @@ impl<L: Link> Session<L> {
         surroundings: &Surroundings,
         condition: Condition,
     ) -> Self {
-        let index = options
-            .client_id
-            .strip_prefix(&config.client_id)
-            .and_then(|rest| rest.strip_prefix('-'));
-        let index = index.and_then(|text| text.parse().ok()).unwrap_or(0);
-        let series = surroundings.metrics.connection(index);
+        let series = surroundings.metrics.connection(options.index);
         if config.protocol == Protocol::V5 {
             series.window.set(i64::from(config.receive_maximum));
         }
@@ -122,10 +117,11 @@ impl<L: Link> Session<L> {
             match end {
                 End::Stopped => break,
                 End::Parked => self.parked(&stopping).await,
-                End::Lost => tracing::warn!(
-                    connection,
-                    "A message was dropped on its way; reconnecting so that the broker delivers it again"
-                ),
+                End::Lost => {
+                    let reason = "a message was dropped on its way; reconnecting so that the broker delivers it again";
+                    self.condition.raise(reason);
+                    tracing::warn!(connection, reason, "Connection closed on purpose");
+                }
                 End::Failed(error) => {
                     let pause = self.pause_after(error);
                     tokio::select! {
