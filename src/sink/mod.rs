@@ -13,6 +13,7 @@ mod dead_letter;
 mod health;
 mod insert;
 mod metrics;
+mod pace;
 mod writer;
 
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use tokio_util::sync::CancellationToken;
@@ -12,6 +12,7 @@ use super::dead_letter::write_letters;
 use super::health::Health;
 use super::insert::{Context, insert_readings};
 use super::metrics::SinkMetrics;
+use super::pace::{Written, rest};
 use crate::config::SinkConfig;
 use crate::lane::{Lane, Load, TakeLimits};
 use crate::runtime::Backoff;
@@ -46,18 +47,21 @@ impl Writer {
     }
 
     async fn write_all(&self, limits: TakeLimits) {
+        let mut last = Written::default();
         while self.lane.ready().await {
-            if !self.config.min_linger.0.is_zero() {
-                self.lane
-                    .linger(self.config.min_linger.0, limits.loads)
-                    .await;
+            let rest = rest(self.config.min_linger.0, last);
+            if !rest.is_zero() {
+                self.lane.linger(rest, limits.loads).await;
             }
-            self.write(self.lane.take(limits)).await;
+            last = self.write(self.lane.take(limits)).await;
         }
     }
 
-    async fn write(&self, loads: Vec<Load>) {
+    async fn write(&self, loads: Vec<Load>) -> Written {
+        let started = Instant::now();
         let (groups, mut letters) = sort_out(loads, &self.gateway);
+        let readings = groups.iter().map(|group| group.entries.len()).sum();
+        let devices = groups.iter().map(|group| group.devices).sum();
         let refused = join_all(
             groups
                 .into_iter()
@@ -67,6 +71,11 @@ impl Writer {
         letters.extend(refused.into_iter().flatten());
         if !letters.is_empty() {
             write_letters(letters, &mut self.context()).await;
+        }
+        Written {
+            readings,
+            devices,
+            took: started.elapsed(),
         }
     }
 
