@@ -98,14 +98,29 @@ pub async fn insert_readings(group: Group, mut context: Context<'_>) -> Vec<Lett
                 failed,
                 unconfirmed,
             } => {
-                let (again, refused, written) = part.split_by(&failed);
-                for (entry, words) in refused {
-                    letters.push(entry.refuse(
-                        Reason::MongoRejected,
-                        &words,
-                        &stream,
-                        context.gateway,
-                    ));
+                let (again, mut refused, written) = part.split_by(&failed);
+                match refused.pop() {
+                    Some((entry, _, words)) if refused.is_empty() => {
+                        letters.push(entry.refuse(
+                            Reason::MongoRejected,
+                            &words,
+                            &stream,
+                            context.gateway,
+                        ));
+                    }
+                    // The server writes one bucket's readings together: one of them costs all of
+                    // them, and only those refused alone are refused for what they are.
+                    Some(last) => {
+                        refused.push(last);
+                        let pairs = refused.into_iter().map(|(entry, doc, _)| (entry, doc));
+                        parts.extend(
+                            Part::new(pairs.collect(), false)
+                                .halves()
+                                .into_iter()
+                                .flatten(),
+                        );
+                    }
+                    None => {}
                 }
                 match written {
                     written if unconfirmed && !written.entries.is_empty() => {
@@ -167,7 +182,7 @@ impl Part {
     fn split_by(
         self,
         failed: &[super::classify::DocumentError],
-    ) -> (Part, Vec<(Entry, String)>, Part) {
+    ) -> (Part, Vec<(Entry, RawDocumentBuf, String)>, Part) {
         let (mut again, mut refused, mut written) = (Vec::new(), Vec::new(), Vec::new());
         let mut errors = failed
             .iter()
@@ -182,7 +197,7 @@ impl Part {
             match errors.remove(&index) {
                 None => written.push((entry, document)),
                 Some(None) => again.push((entry, document)),
-                Some(Some(words)) => refused.push((entry, words.clone())),
+                Some(Some(words)) => refused.push((entry, document, words.clone())),
             }
         }
         (Part::new(again, false), refused, Part::new(written, false))
