@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use mongodb::ClientSession;
 use mongodb::bson::RawDocumentBuf;
 use mongodb::error::Error;
 
@@ -48,6 +49,8 @@ pub async fn insert_readings(group: Group, mut context: Context<'_>) -> Vec<Lett
         .readings_per_device
         .observe(entries.len() as f64 / devices.max(1) as f64);
 
+    // One for all attempts: see `probe`.
+    let mut session = None;
     // Parts still to be written. More than one only after a command had to be divided.
     let mut parts = vec![Part {
         entries,
@@ -56,7 +59,7 @@ pub async fn insert_readings(group: Group, mut context: Context<'_>) -> Vec<Lett
     }];
     while let Some(mut part) = parts.pop() {
         if part.unclear {
-            match settle_stored(&series, &mut part, &stream.name, &context).await {
+            match settle_stored(&series, &mut part, &stream.name, &context, &mut session).await {
                 Ok(()) if part.entries.is_empty() => continue,
                 Ok(()) => part.unclear = false,
                 Err(error) => {
@@ -67,7 +70,7 @@ pub async fn insert_readings(group: Group, mut context: Context<'_>) -> Vec<Lett
             }
         }
         let started = Instant::now();
-        let result = attempt(&series, &part.documents).await;
+        let result = attempt(&series, &part.documents, context.store, &mut session).await;
         context
             .metrics
             .insert_seconds
@@ -225,13 +228,28 @@ enum Failure {
 }
 
 /// One insert, in a task of its own: the driver has no time limit for a call that hangs, and its
-/// futures must not be dropped. An unanswered call is left to end by itself.
-async fn attempt(series: &Series, documents: &Arc<[RawDocumentBuf]>) -> Result<(), Failure> {
+/// futures must not be dropped. An unanswered call is left to end by itself, and keeps the session.
+async fn attempt(
+    series: &Series,
+    documents: &Arc<[RawDocumentBuf]>,
+    store: &Store,
+    kept: &mut Option<ClientSession>,
+) -> Result<(), Failure> {
     let limit = series.wtimeout() + GRACE;
     let (handle, documents) = (series.clone(), Arc::clone(documents));
-    let call = tokio::spawn(async move { handle.insert(&documents).await });
+    let mut session = match kept.take() {
+        Some(session) => session,
+        None => store.session().await.map_err(Failure::Driver)?,
+    };
+    let call = tokio::spawn(async move {
+        let result = handle.insert(&documents, &mut session).await;
+        (session, result)
+    });
     match tokio::time::timeout(limit, call).await {
-        Ok(Ok(result)) => result.map_err(Failure::Driver),
+        Ok(Ok((session, result))) => {
+            *kept = Some(session);
+            result.map_err(Failure::Driver)
+        }
         Ok(Err(join)) => Err(Failure::Unanswered(format!(
             "the insert ended unexpectedly: {join}"
         ))),
@@ -242,30 +260,33 @@ async fn attempt(series: &Series, documents: &Arc<[RawDocumentBuf]>) -> Result<(
     }
 }
 
-/// After a write of unclear outcome: waits until earlier writes are on a majority, then settles
-/// what is found and leaves in `part` only what is missing.
+/// After a write of unclear outcome: makes sure that it is either on a majority or will never
+/// happen, then settles what is found and leaves in `part` only what is missing.
 async fn settle_stored(
     series: &Series,
     part: &mut Part,
     stream: &str,
     context: &Context<'_>,
+    kept: &mut Option<ClientSession>,
 ) -> Result<(), Error> {
     let (store, handle) = (context.store.clone(), series.clone());
+    let mut session = kept.take();
     let entries = std::mem::take(&mut part.entries);
     let documents = std::mem::replace(&mut part.documents, Arc::from([]));
     let looked = tokio::spawn(async move {
-        let found = match probe(&store, handle.wtimeout()).await {
+        let found = match probe(&store, handle.wtimeout(), session.as_mut()).await {
             Ok(()) => {
                 let keys: Vec<_> = entries.iter().map(Entry::key).collect();
                 handle.stored(&keys).await
             }
             Err(error) => Err(error),
         };
-        (entries, found)
+        (session, entries, found)
     })
     .await;
-    let (entries, found) =
+    let (session, entries, found) =
         looked.expect("a look-up does not panic; if it does, this writer must stop the process");
+    *kept = session;
     context.metrics.look_ups.inc();
     let found = match found {
         Ok(found) => found,

@@ -18,10 +18,12 @@ enum Rule {
     Pass,
     /// Whatever contains this waits, and its connection with it. Empty: everything.
     Hold(Vec<u8>),
-    /// Whatever contains this makes the client lose its connection. It reaches the server at once, or only when the rule changes.
+    /// Whatever contains this makes the client lose its connection, as often as told. It reaches the server at once, or only when the
+    /// rule changes.
     Cut {
         marker: Vec<u8>,
         deliver_late: bool,
+        left: usize,
     },
 }
 
@@ -77,19 +79,21 @@ impl Gate {
         self.rule.send_replace(Rule::Hold(marker.into()));
     }
 
-    /// What contains this text reaches the server, but its answer never comes: the connection breaks.
-    pub fn lose_answers_to(&self, marker: &str) {
+    /// What contains this text reaches the server, but its answer never comes, so many times: the connection breaks.
+    pub fn lose_answers_to(&self, marker: &str, times: usize) {
         self.rule.send_replace(Rule::Cut {
             marker: marker.into(),
             deliver_late: false,
+            left: times,
         });
     }
 
-    /// The same, but it reaches the server only when the rule changes.
-    pub fn deliver_late(&self, marker: &str) {
+    /// The same, but it reaches the server only when the rule changes; what comes after it passes it.
+    pub fn deliver_late(&self, marker: &str, times: usize) {
         self.rule.send_replace(Rule::Cut {
             marker: marker.into(),
             deliver_late: true,
+            left: times,
         });
     }
 
@@ -136,7 +140,11 @@ async fn pass(
                 Rule::Cut {
                     marker,
                     deliver_late,
-                } => (contains(bytes, marker), Some(*deliver_late)),
+                    left,
+                } => {
+                    let applies = contains(bytes, marker) && met.load(Ordering::SeqCst) < *left;
+                    (applies, Some(*deliver_late))
+                }
             };
             if !applies {
                 break;
