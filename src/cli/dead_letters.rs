@@ -296,7 +296,9 @@ async fn replay_one(
         }
     }
     if !documents.is_empty() {
-        series.insert(&documents).await?;
+        series
+            .insert(&documents, &mut store.session().await?)
+            .await?;
     }
     Ok(Ok(()))
 }

@@ -170,7 +170,7 @@ fn each_mistake_is_named_with_its_key() {
             "no date",
         ),
         (
-            |c| c.time.path.0.push(String::new()),
+            |c| c.time.path.0 = vec![String::new()],
             "time.path[0]",
             "empty path",
         ),

@@ -22,22 +22,19 @@ pub enum Cause {
     Unauthorized,
     /// The server is short of something or too busy.
     Overload,
-    /// No answer in time.
-    Timeout,
     /// None of the above.
     Other,
 }
 
 impl Cause {
     /// Every cause.
-    pub const ALL: [Cause; 8] = [
+    pub const ALL: [Cause; 7] = [
         Cause::NoServer,
         Cause::Network,
         Cause::Failover,
         Cause::WriteConcern,
         Cause::Unauthorized,
         Cause::Overload,
-        Cause::Timeout,
         Cause::Other,
     ];
 
@@ -50,7 +47,6 @@ impl Cause {
             Cause::WriteConcern => "write_concern",
             Cause::Unauthorized => "unauthorized",
             Cause::Overload => "overload",
-            Cause::Timeout => "timeout",
             Cause::Other => "other",
         }
     }

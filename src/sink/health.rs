@@ -95,7 +95,7 @@ impl Health {
     async fn ask(&self, store: &Store) {
         // In a task of its own: a driver call is never dropped half way.
         let store = store.clone();
-        let call = tokio::spawn(async move { probe(&store, LIMIT).await });
+        let call = tokio::spawn(async move { probe(&store, LIMIT, None).await });
         match tokio::time::timeout(LIMIT + Duration::from_secs(5), call).await {
             Ok(Ok(Ok(()))) => self.good(),
             Ok(Ok(Err(error))) => self.bad(&error.to_string()),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use mongodb::ClientSession;
 use mongodb::bson::RawDocumentBuf;
 use mongodb::error::Error;
 
@@ -14,7 +15,7 @@ use crate::model::{Outcome, Reason};
 use crate::runtime::Backoff;
 use crate::store::{Series, Store, probe};
 
-/// Beyond the server's own time limit, before a call counts as unanswered.
+/// Beyond the server's own time limit, before a call counts as overdue.
 const GRACE: Duration = Duration::from_secs(15);
 
 /// What a group's write needs.
@@ -48,6 +49,8 @@ pub async fn insert_readings(group: Group, mut context: Context<'_>) -> Vec<Lett
         .readings_per_device
         .observe(entries.len() as f64 / devices.max(1) as f64);
 
+    // One for all attempts: see `probe`.
+    let mut session = None;
     // Parts still to be written. More than one only after a command had to be divided.
     let mut parts = vec![Part {
         entries,
@@ -56,7 +59,7 @@ pub async fn insert_readings(group: Group, mut context: Context<'_>) -> Vec<Lett
     }];
     while let Some(mut part) = parts.pop() {
         if part.unclear {
-            match settle_stored(&series, &mut part, &stream.name, &context).await {
+            match settle_stored(&series, &mut part, &stream.name, &context, &mut session).await {
                 Ok(()) if part.entries.is_empty() => continue,
                 Ok(()) => part.unclear = false,
                 Err(error) => {
@@ -67,7 +70,7 @@ pub async fn insert_readings(group: Group, mut context: Context<'_>) -> Vec<Lett
             }
         }
         let started = Instant::now();
-        let result = attempt(&series, &part.documents).await;
+        let result = attempt(&series, &part.documents, &context, &mut session).await;
         context
             .metrics
             .insert_seconds
@@ -81,8 +84,7 @@ pub async fn insert_readings(group: Group, mut context: Context<'_>) -> Vec<Lett
                 part.settle_all(Outcome::Stored);
                 continue;
             }
-            Err(Failure::Driver(error)) => (error.to_string(), classify(&error)),
-            Err(Failure::Unanswered(text)) => (text, Verdict::Unclear(Cause::Timeout)),
+            Err(error) => (error.to_string(), classify(&error)),
         };
         match verdict {
             Verdict::NotWritten(cause) => {
@@ -98,14 +100,29 @@ pub async fn insert_readings(group: Group, mut context: Context<'_>) -> Vec<Lett
                 failed,
                 unconfirmed,
             } => {
-                let (again, refused, written) = part.split_by(&failed);
-                for (entry, words) in refused {
-                    letters.push(entry.refuse(
-                        Reason::MongoRejected,
-                        &words,
-                        &stream,
-                        context.gateway,
-                    ));
+                let (again, mut refused, written) = part.split_by(&failed);
+                match refused.pop() {
+                    Some((entry, _, words)) if refused.is_empty() => {
+                        letters.push(entry.refuse(
+                            Reason::MongoRejected,
+                            &words,
+                            &stream,
+                            context.gateway,
+                        ));
+                    }
+                    // The server writes one bucket's readings together: one of them costs all of
+                    // them, and only those refused alone are refused for what they are.
+                    Some(last) => {
+                        refused.push(last);
+                        let pairs = refused.into_iter().map(|(entry, doc, _)| (entry, doc));
+                        parts.extend(
+                            Part::new(pairs.collect(), false)
+                                .halves()
+                                .into_iter()
+                                .flatten(),
+                        );
+                    }
+                    None => {}
                 }
                 match written {
                     written if unconfirmed && !written.entries.is_empty() => {
@@ -167,7 +184,7 @@ impl Part {
     fn split_by(
         self,
         failed: &[super::classify::DocumentError],
-    ) -> (Part, Vec<(Entry, String)>, Part) {
+    ) -> (Part, Vec<(Entry, RawDocumentBuf, String)>, Part) {
         let (mut again, mut refused, mut written) = (Vec::new(), Vec::new(), Vec::new());
         let mut errors = failed
             .iter()
@@ -182,7 +199,7 @@ impl Part {
             match errors.remove(&index) {
                 None => written.push((entry, document)),
                 Some(None) => again.push((entry, document)),
-                Some(Some(words)) => refused.push((entry, words.clone())),
+                Some(Some(words)) => refused.push((entry, document, words.clone())),
             }
         }
         (Part::new(again, false), refused, Part::new(written, false))
@@ -204,53 +221,69 @@ impl Part {
     }
 }
 
-enum Failure {
-    Driver(Error),
-    Unanswered(String),
-}
-
-/// One insert, in a task of its own: the driver has no time limit for a call that hangs, and its
-/// futures must not be dropped. An unanswered call is left to end by itself.
-async fn attempt(series: &Series, documents: &Arc<[RawDocumentBuf]>) -> Result<(), Failure> {
-    let limit = series.wtimeout() + GRACE;
+/// One insert, in a task of its own: the driver's futures must not be dropped, and it has no time
+/// limit for a call that hangs. An unanswered call is waited for, but said to be overdue: giving
+/// it up could only lead to the same server, and to a second copy should it answer after all.
+async fn attempt(
+    series: &Series,
+    documents: &Arc<[RawDocumentBuf]>,
+    context: &Context<'_>,
+    kept: &mut Option<ClientSession>,
+) -> Result<(), Error> {
     let (handle, documents) = (series.clone(), Arc::clone(documents));
-    let call = tokio::spawn(async move { handle.insert(&documents).await });
-    match tokio::time::timeout(limit, call).await {
-        Ok(Ok(result)) => result.map_err(Failure::Driver),
-        Ok(Err(join)) => Err(Failure::Unanswered(format!(
-            "the insert ended unexpectedly: {join}"
-        ))),
-        Err(_) => Err(Failure::Unanswered(format!(
-            "no answer to an insert for {} s",
-            limit.as_secs()
-        ))),
-    }
+    let mut session = match kept.take() {
+        Some(session) => session,
+        None => context.store.session().await?,
+    };
+    let mut call = tokio::spawn(async move {
+        let result = handle.insert(&documents, &mut session).await;
+        (session, result)
+    });
+    let overdue = series.wtimeout() + GRACE;
+    let ended = loop {
+        match tokio::time::timeout(overdue, &mut call).await {
+            Ok(ended) => break ended,
+            Err(_) => {
+                let seconds = overdue.as_secs();
+                context
+                    .health
+                    .bad(&format!("no answer to an insert for {seconds} s"));
+            }
+        }
+    };
+    let (session, result) =
+        ended.expect("an insert does not panic; if it does, this writer must stop the process");
+    *kept = Some(session);
+    result
 }
 
-/// After a write of unclear outcome: waits until earlier writes are on a majority, then settles
-/// what is found and leaves in `part` only what is missing.
+/// After a write of unclear outcome: makes sure that it is either on a majority or will never
+/// happen, then settles what is found and leaves in `part` only what is missing.
 async fn settle_stored(
     series: &Series,
     part: &mut Part,
     stream: &str,
     context: &Context<'_>,
+    kept: &mut Option<ClientSession>,
 ) -> Result<(), Error> {
     let (store, handle) = (context.store.clone(), series.clone());
+    let mut session = kept.take();
     let entries = std::mem::take(&mut part.entries);
     let documents = std::mem::replace(&mut part.documents, Arc::from([]));
     let looked = tokio::spawn(async move {
-        let found = match probe(&store, handle.wtimeout()).await {
+        let found = match probe(&store, handle.wtimeout(), session.as_mut()).await {
             Ok(()) => {
                 let keys: Vec<_> = entries.iter().map(Entry::key).collect();
                 handle.stored(&keys).await
             }
             Err(error) => Err(error),
         };
-        (entries, found)
+        (session, entries, found)
     })
     .await;
-    let (entries, found) =
+    let (session, entries, found) =
         looked.expect("a look-up does not panic; if it does, this writer must stop the process");
+    *kept = session;
     context.metrics.look_ups.inc();
     let found = match found {
         Ok(found) => found,

@@ -7,11 +7,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use rumqttc::v5::mqttbytes::QoS as WireQoS;
 use rumqttc::v5::mqttbytes::v5::{
     ConnectProperties, ConnectReturnCode, DisconnectReasonCode, Filter, Publish, RetainForwardRule,
     SubscribeReasonCode,
 };
+use rumqttc::v5::mqttbytes::{Error as WireError, QoS as WireQoS};
 use rumqttc::v5::{
     AsyncClient, ConnectionError, Event, EventLoop, Incoming, MqttOptions, StateError,
 };
@@ -206,9 +206,11 @@ fn failure(error: &ConnectionError) -> LinkError {
             }
         }
         ConnectionError::MqttState(StateError::AwaitPingResp) => LinkErrorKind::Silence,
-        ConnectionError::MqttState(StateError::ConnectionAborted | StateError::Io(_)) => {
-            LinkErrorKind::Network
-        }
+        ConnectionError::MqttState(
+            StateError::ConnectionAborted
+            | StateError::Io(_)
+            | StateError::Deserialization(WireError::Io(_)),
+        ) => LinkErrorKind::Network,
         ConnectionError::MqttState(_) | ConnectionError::NotConnAck(_) => LinkErrorKind::Protocol,
         _ => LinkErrorKind::Network,
     };
@@ -217,6 +219,10 @@ fn failure(error: &ConnectionError) -> LinkError {
             format!("the broker refused the connection: {code:?}")
         }
         ConnectionError::Timeout(_) => "the broker did not answer in time".to_owned(),
+        // The codec wraps what the socket says, such as an alert of the broker's TLS.
+        ConnectionError::MqttState(StateError::Deserialization(WireError::Io(error))) => {
+            error.to_string()
+        }
         // A 3.1.1 broker answers an MQTT 5 CONNECT in its own form.
         ConnectionError::MqttState(StateError::Deserialization(detail)) => {
             format!(

@@ -20,7 +20,7 @@ use super::metrics::ConnectionSeries;
 use super::options::ConnectionOptions;
 use super::reconnect::Reconnect;
 use super::routes::{Routes, RoutesHandle};
-use super::subscription::{Progress, Step, Subscription};
+use super::subscription::{ANSWER_LIMIT, Progress, Step, Subscription};
 use super::window::Window;
 use crate::config::{MqttConfig, Protocol};
 use crate::model::QoS;
@@ -144,7 +144,8 @@ impl<L: Link> Session<L> {
         let mut draining = false;
         loop {
             let event = {
-                let mut next = pin!(timeout(silence, self.link.next(&self.window)));
+                let patience = life.progress.patience(silence, Instant::now());
+                let mut next = pin!(timeout(patience, self.link.next(&self.window)));
                 loop {
                     tokio::select! {
                         event = &mut next => break event,
@@ -170,19 +171,7 @@ impl<L: Link> Session<L> {
             let event = match event {
                 Ok(Ok(event)) => event,
                 Ok(Err(error)) => return self.ended(&life, error),
-                Err(_) => {
-                    let message = format!(
-                        "no sign of life from the broker for {} s",
-                        silence.as_secs()
-                    );
-                    return self.ended(
-                        &life,
-                        LinkError {
-                            kind: LinkErrorKind::Silence,
-                            message,
-                        },
-                    );
-                }
+                Err(_) => return self.silent(&life, silence),
             };
             if let ControlFlow::Break(end) = self.handle(event, &mut life, draining) {
                 return end;
@@ -242,6 +231,8 @@ impl<L: Link> Session<L> {
 
     fn connected(&mut self, session_present: bool) {
         self.series.connects.inc();
+        self.condition
+            .raise("connected, but the broker has not answered the subscription yet");
         self.window.open(session_present, self.link.outbox());
         let connection = &self.connection;
         match (session_present, self.had_session) {
@@ -305,15 +296,18 @@ impl<L: Link> Session<L> {
         match life.progress.step(Instant::now(), changed) {
             Step::Wait => ControlFlow::Continue(()),
             Step::Ask => self.ask(life),
-            Step::Overdue => {
-                let message = "the broker did not answer the subscription".to_owned();
-                let error = LinkError {
-                    kind: LinkErrorKind::Silence,
-                    message,
-                };
-                ControlFlow::Break(self.ended(life, error))
-            }
+            Step::Overdue => ControlFlow::Break(self.silent(life, ANSWER_LIMIT)),
         }
+    }
+
+    /// Ends a connection on which nothing came for `waited`, or not the answer that is due.
+    fn silent(&mut self, life: &Life, waited: Duration) -> End {
+        let message = match life.progress.step(Instant::now(), false) {
+            Step::Overdue => "the broker did not answer the subscription".to_owned(),
+            _ => format!("no sign of life from the broker for {} s", waited.as_secs()),
+        };
+        let kind = LinkErrorKind::Silence;
+        self.ended(life, LinkError { kind, message })
     }
 
     fn ended(&mut self, life: &Life, error: LinkError) -> End {

@@ -59,7 +59,7 @@ impl Subscription {
 }
 
 /// How long the broker may take to answer.
-const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+pub const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
 /// How often refused filters are asked for again.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
@@ -98,6 +98,15 @@ impl Progress {
         let refusals = self.subscription.refusals(granted);
         self.ask_again = (!refusals.is_empty()).then_some(now + ASK_AGAIN);
         refusals
+    }
+
+    /// How long to wait for the next event: at most `longest`, and not beyond the moment when an
+    /// answer is overdue.
+    pub fn patience(&self, longest: Duration, now: Instant) -> Duration {
+        // One more millisecond, so that it is overdue by then.
+        let left = |due: Instant| due.saturating_duration_since(now) + Duration::from_millis(1);
+        self.answer_due
+            .map_or(longest, |due| longest.min(left(due)))
     }
 
     /// The next step of an accepted connection; `changed`: the streams are others than those
@@ -150,6 +159,8 @@ mod tests {
         assert_eq!(progress.step(start, true), Step::Ask);
         progress.asked(Subscription::new(&["a".into()], ""), start);
         assert_eq!(progress.step(later(9), true), Step::Wait);
+        let patience = progress.patience(Duration::from_secs(60), later(9));
+        assert_eq!(progress.step(later(9) + patience, false), Step::Overdue);
         assert_eq!(progress.step(later(11), false), Step::Overdue);
         assert!(!progress.answered(&[Err("no".into())], start).is_empty());
         assert_eq!(progress.step(later(9), false), Step::Wait);

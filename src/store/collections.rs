@@ -2,7 +2,7 @@
 
 use mongodb::bson::{Document, RawDocumentBuf};
 use mongodb::options::{Acknowledgment, CollectionOptions, WriteConcern};
-use mongodb::{Client, Collection, Database};
+use mongodb::{Client, ClientSession, Collection, Database};
 
 use super::series::Series;
 use crate::config::streams::WriteConcernConfig;
@@ -35,6 +35,14 @@ impl Store {
     /// The database.
     pub fn database(&self) -> &Database {
         &self.database
+    }
+
+    /// A session for writes whose order matters.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub async fn session(&self) -> mongodb::error::Result<ClientSession> {
+        self.client.start_session().causal_consistency(false).await
     }
 
     /// The time-series collection of a stream, with its write concern.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use mongodb::ClientSession;
+use mongodb::action::Action as _;
 use mongodb::bson::doc;
 use mongodb::options::WriteConcern;
 
@@ -11,9 +13,18 @@ use super::Store;
 /// earlier writes on this primary are on a majority too. Needs no right beside those on the dead
 /// letters.
 ///
+/// With the session of an earlier write it is a fence as well: the server runs a session's writes one
+/// after the other and refuses one whose number is lower than the last it has seen. An insert
+/// that still waits in some buffer, of a frozen server perhaps, is then done or will never be. (A
+/// standalone does not number writes, so there is no fence.)
+///
 /// # Errors
 /// The driver's; also where the majority does not answer within `limit`.
-pub async fn probe(store: &Store, limit: Duration) -> mongodb::error::Result<()> {
+pub async fn probe(
+    store: &Store,
+    limit: Duration,
+    session: Option<&mut ClientSession>,
+) -> mongodb::error::Result<()> {
     let write_concern = WriteConcern::builder()
         .w(mongodb::options::Acknowledgment::Majority)
         .w_timeout(limit)
@@ -22,6 +33,7 @@ pub async fn probe(store: &Store, limit: Duration) -> mongodb::error::Result<()>
         .dead_letters()
         .update_one(doc! { "_id": "probe" }, doc! { "$set": { "at": null } })
         .write_concern(write_concern)
+        .optional(session, |update, session| update.session(session))
         .await
         .map(drop)
 }

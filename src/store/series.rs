@@ -5,10 +5,10 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
-use mongodb::Collection;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, DateTime, Document, RawDocumentBuf, doc};
 use mongodb::options::ReadConcern;
+use mongodb::{ClientSession, Collection};
 
 use super::document::names;
 use crate::model::Timestamp;
@@ -57,10 +57,15 @@ impl Series {
     ///
     /// # Errors
     /// The driver's, which names refused documents by position where that is the trouble.
-    pub async fn insert(&self, documents: &[RawDocumentBuf]) -> mongodb::error::Result<()> {
+    pub async fn insert(
+        &self,
+        documents: &[RawDocumentBuf],
+        session: &mut ClientSession,
+    ) -> mongodb::error::Result<()> {
         self.collection
             .insert_many(documents)
             .ordered(false)
+            .session(session)
             .await
             .map(drop)
     }

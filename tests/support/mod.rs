@@ -5,10 +5,12 @@
 //! Binaries come from `TIDEGATE_MONGOD` and `TIDEGATE_MOSQUITTO`, which `deploy/test` sets, else from PATH.
 #![allow(dead_code, reason = "each test binary uses a part of the harness")]
 
+pub mod gate;
 pub mod gateway;
 pub mod mongod;
 pub mod mosquitto;
 pub mod packets;
+pub mod plan;
 pub mod process;
 pub mod publisher;
 pub mod scripted_broker;
