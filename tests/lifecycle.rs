@@ -453,6 +453,8 @@ async fn a_frozen_database_is_waited_out_on_the_same_connection() {
     load.await.unwrap();
     assert_stored_once(&trial.gateway, &trial.stored, 6_000).await;
     assert_eq!(trial.connects().await, 1);
+    let metrics = trial.gateway.metrics().await;
+    assert!(metrics.count("tidegate_sink_look_ups_total", &[]) >= 1);
 }
 
 #[tokio::test]
