@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::Admin;
-use crate::config::{Config, Loaded, Problems, Sources, load};
+use crate::config::{Config, Loaded, Problems, Sources, survey};
 use crate::decode::Router;
 use crate::lane::{LaneMetrics, Lanes};
 use crate::runtime::{Backoff, Condition, Readiness, Signal, Signals, Tasks, Verdict};
@@ -35,8 +35,14 @@ pub struct Prepared {
 /// # Errors
 /// Every mistake, each with its place.
 pub fn prepare(sources: &Sources) -> Result<Prepared, Problems> {
-    let loaded = load(sources)?;
-    let mut problems = Problems::default();
+    let (loaded, mut problems) = survey(sources);
+    let Some(loaded) = loaded else {
+        return Err(problems);
+    };
+    // With a value of its own taken out, a stream would be blamed for what follows from that.
+    if problems.0.iter().any(|p| p.key.starts_with("streams")) {
+        return Err(problems);
+    }
     match Router::build(&loaded.config.streams, loaded.config.mqtt.unrouted) {
         Ok(router) if router.filters().is_empty() => {
             problems.add(
@@ -44,7 +50,8 @@ pub fn prepare(sources: &Sources) -> Result<Prepared, Problems> {
                 "none of them stores anything: there is nothing to subscribe to",
             );
         }
-        Ok(router) => return Ok(Prepared { loaded, router }),
+        Ok(router) if problems.0.is_empty() => return Ok(Prepared { loaded, router }),
+        Ok(_) => {}
         Err(found) => {
             for problem in found {
                 problems.add(
