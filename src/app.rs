@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::Admin;
-use crate::config::{Config, Loaded, Problems, Sources, load};
+use crate::config::{Config, Loaded, Problems, Sources, survey};
 use crate::decode::Router;
 use crate::lane::{LaneMetrics, Lanes};
 use crate::runtime::{Backoff, Condition, Readiness, Signal, Signals, Tasks, Verdict};
@@ -35,8 +35,14 @@ pub struct Prepared {
 /// # Errors
 /// Every mistake, each with its place.
 pub fn prepare(sources: &Sources) -> Result<Prepared, Problems> {
-    let loaded = load(sources)?;
-    let mut problems = Problems::default();
+    let (loaded, mut problems) = survey(sources);
+    let Some(loaded) = loaded else {
+        return Err(problems);
+    };
+    // With a value of its own taken out, a stream would be blamed for what follows from that.
+    if problems.0.iter().any(|p| p.key.starts_with("streams")) {
+        return Err(problems);
+    }
     match Router::build(&loaded.config.streams, loaded.config.mqtt.unrouted) {
         Ok(router) if router.filters().is_empty() => {
             problems.add(
@@ -44,7 +50,8 @@ pub fn prepare(sources: &Sources) -> Result<Prepared, Problems> {
                 "none of them stores anything: there is nothing to subscribe to",
             );
         }
-        Ok(router) => return Ok(Prepared { loaded, router }),
+        Ok(router) if problems.0.is_empty() => return Ok(Prepared { loaded, router }),
+        Ok(_) => {}
         Err(found) => {
             for problem in found {
                 problems.add(
@@ -60,7 +67,7 @@ pub fn prepare(sources: &Sources) -> Result<Prepared, Problems> {
 /// The gateway, built but not running.
 pub struct App {
     config: Config,
-    sources: Sources,
+    reload: Reload,
     store: Store,
     lanes: Lanes,
     ledger: Ledger,
@@ -105,9 +112,17 @@ impl App {
         let routes = RoutesHandle::new(Routes::new(router, &ledger));
         let admin = Admin::build(&config.admin, &registry, &readiness).await?;
         let signals = Signals::install().context("cannot install signal handlers")?;
+        let reload = Reload {
+            sources,
+            running: config.clone(),
+            store: store.clone(),
+            ledger: ledger.clone(),
+            routes: routes.clone(),
+            turn: Arc::default(),
+        };
         Ok(Self {
             config,
-            sources,
+            reload,
             store,
             lanes,
             ledger,
@@ -166,7 +181,8 @@ impl App {
                         tracing::info!(in_flight = self.ledger.in_flight(), "Stopping: finishing writes and acknowledgements");
                         tasks.stop();
                     }
-                    Signal::Reload => reload(&self.sources, &self.config, &self.store, &self.ledger, &self.routes).await,
+                    // On its own: a database that does not answer must not keep us from the next signal.
+                    Signal::Reload => tasks.spawn_service("reload", self.reload.clone().run()),
                 },
             }
         }
@@ -249,14 +265,36 @@ async fn close_behind(
     Ok(())
 }
 
+/// What a reload needs.
+#[derive(Clone)]
+struct Reload {
+    sources: Sources,
+    running: Config,
+    store: Store,
+    ledger: Ledger,
+    routes: RoutesHandle,
+    /// Reloads take turns.
+    turn: Arc<Mutex<()>>,
+}
+
+impl Reload {
+    async fn run(self) -> Result<(), Infallible> {
+        let _turn = self.turn.lock().await;
+        reload(&self).await;
+        Ok(())
+    }
+}
+
 /// Puts changed streams in force. A bad file changes nothing.
-async fn reload(
-    sources: &Sources,
-    running: &Config,
-    store: &Store,
-    ledger: &Ledger,
-    routes: &RoutesHandle,
-) {
+async fn reload(reload: &Reload) {
+    let Reload {
+        sources,
+        running,
+        store,
+        ledger,
+        routes,
+        ..
+    } = reload;
     let prepared = match prepare(sources) {
         Ok(prepared) => prepared,
         Err(problems) => {

@@ -274,6 +274,25 @@ async fn a_stop_under_load_loses_and_doubles_nothing() {
 }
 
 #[tokio::test]
+async fn nothing_in_flight_means_no_waiting_for_a_database_that_hangs() {
+    let (mongod, broker) = (Mongod::shared().await, Mosquitto::shared().await);
+    let gate = Gate::start(mongod.nodes[0].port).await;
+    let plan = Plan::new(broker.url(), gate.uri());
+    let mut gateway = plan.start_ready().await;
+    gate.hold_all();
+    // Questions to the database are on their way: the probe's, and those of a reload.
+    gateway.process.signal("HUP");
+    let held = gate.met();
+    eventually(20 * SECOND, "questions are held up", async || {
+        (gate.met() >= held + 2).then_some(())
+    })
+    .await;
+    let began = Instant::now();
+    assert_eq!(gateway.terminate().await.code(), Some(0));
+    assert!(began.elapsed() < 2 * SECOND, "{:?}", began.elapsed());
+}
+
+#[tokio::test]
 async fn a_second_signal_leaves_at_once() {
     let (mongod, broker) = (Mongod::shared().await, Mosquitto::shared().await);
     let gate = Gate::start(mongod.nodes[0].port).await;
@@ -453,6 +472,8 @@ async fn a_frozen_database_is_waited_out_on_the_same_connection() {
     load.await.unwrap();
     assert_stored_once(&trial.gateway, &trial.stored, 6_000).await;
     assert_eq!(trial.connects().await, 1);
+    let metrics = trial.gateway.metrics().await;
+    assert!(metrics.count("tidegate_sink_look_ups_total", &[]) >= 1);
 }
 
 #[tokio::test]

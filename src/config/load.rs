@@ -63,6 +63,15 @@ impl Loaded {
 /// # Errors
 /// Every mistake found, each with its source, key and what was expected.
 pub fn load(sources: &Sources) -> Result<Loaded, Problems> {
+    match survey(sources) {
+        (Some(loaded), problems) if problems.0.is_empty() => Ok(loaded),
+        (_, problems) => Err(problems),
+    }
+}
+
+/// The same for who wants to look further: what could be read, with defaults in the place of
+/// what could not, beside the mistakes found.
+pub fn survey(sources: &Sources) -> (Option<Loaded>, Problems) {
     let mut problems = Problems::default();
     let mut warnings = Vec::new();
     let mut figment = Figment::new();
@@ -119,7 +128,7 @@ pub fn load(sources: &Sources) -> Result<Loaded, Problems> {
         Ok(tree) => tree,
         Err(error) => {
             problems.add("", error.to_string());
-            return Err(problems);
+            return (None, problems);
         }
     };
     let config = loop {
@@ -141,14 +150,12 @@ pub fn load(sources: &Sources) -> Result<Loaded, Problems> {
         config.validate(&mut problems);
     }
     origin.fill_in(&mut problems);
-    match config {
-        Some(config) if problems.0.is_empty() => Ok(Loaded {
-            config,
-            origin,
-            warnings,
-        }),
-        _ => Err(problems),
-    }
+    let loaded = config.map(|config| Loaded {
+        config,
+        origin,
+        warnings,
+    });
+    (loaded, problems)
 }
 
 /// figment's own view of which provider set a key.

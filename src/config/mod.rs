@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 pub use admin::AdminConfig;
-pub use load::{Loaded, Sources, load};
+pub use load::{Loaded, Sources, load, survey};
 pub use log::{LogConfig, LogFormat};
 pub use mongodb::MongodbConfig;
 pub use mqtt::{BrokerAddress, MqttConfig, MqttTlsConfig, Protocol};

@@ -107,8 +107,10 @@ pub fn classify(error: &Error) -> Verdict {
             Verdict::NotWritten(Cause::NoServer)
         }
         ErrorKind::Authentication { .. } => Verdict::NotWritten(Cause::Unauthorized),
-        ErrorKind::ConnectionPoolCleared { .. } => Verdict::NotWritten(Cause::Network),
-        ErrorKind::Io(_) => Verdict::Unclear(Cause::Network),
+        // The pool's error is also that of a call under way when the monitor gave the server up.
+        ErrorKind::Io(_) | ErrorKind::ConnectionPoolCleared { .. } => {
+            Verdict::Unclear(Cause::Network)
+        }
         ErrorKind::Command(command) => by_command_code(command.code, &command.message),
         ErrorKind::BsonSerialization(_) | ErrorKind::InvalidArgument { .. } => {
             Verdict::Divide(error.to_string())

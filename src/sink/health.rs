@@ -82,7 +82,11 @@ impl Health {
     ) -> Result<(), Infallible> {
         loop {
             if !self.fresh() {
-                self.ask(&store).await;
+                tokio::select! {
+                    // The question is a task of its own; nobody waits for its answer.
+                    () = stopping.cancelled() => return Ok(()),
+                    () = self.ask(&store) => {}
+                }
             }
             tokio::select! {
                 // Both branches only wait.
