@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::admin::Admin;
 use crate::config::{Config, Loaded, Problems, Sources, survey};
 use crate::decode::Router;
-use crate::lane::{LaneMetrics, Lanes};
+use crate::lane::{LaneMetrics, Lanes, LossyLimits};
 use crate::runtime::{Backoff, Condition, Readiness, Signal, Signals, Tasks, Verdict};
 use crate::sink::Sink;
 use crate::source::{self, Routes, RoutesHandle, SourceMetrics, Surroundings};
@@ -94,9 +94,13 @@ impl App {
         let metrics = Arc::new(SourceMetrics::register(&registry));
         let client = connect(&config.mongodb, config.sink.writers).await?;
         let store = Store::new(client, &config.mongodb);
+        let lossy = LossyLimits {
+            loads: config.sink.qos0_messages,
+            bytes: config.sink.qos0_bytes.bytes(),
+        };
         let lanes = Lanes::new(
             config.sink.writers,
-            config.sink.qos0_messages,
+            lossy,
             &LaneMetrics::register(&registry),
         );
         let names: Vec<_> = config.streams.iter().map(|s| s.name.as_str()).collect();

@@ -20,6 +20,8 @@ pub struct SinkConfig {
     pub min_linger: Span,
     /// QoS 0 messages held per lane; the oldest are dropped beyond it, counted.
     pub qos0_messages: usize,
+    /// Bytes of them per lane.
+    pub qos0_bytes: ByteSize,
     /// Longest pause before a failed write is tried again.
     pub retry_max: Span,
     /// How long stopping may take: finish writes, send acknowledgements, see them flushed.
@@ -34,6 +36,7 @@ impl Default for SinkConfig {
             batch_bytes: ByteSize::mib(8),
             min_linger: Span::secs(0),
             qos0_messages: 10_000,
+            qos0_bytes: ByteSize::mib(8),
             retry_max: Span::secs(10),
             drain_timeout: Span::secs(20),
         }

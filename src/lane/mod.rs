@@ -14,16 +14,16 @@ use std::sync::Arc;
 
 pub use load::{Cargo, Load};
 pub use metrics::LaneMetrics;
-pub use queue::{Lane, TakeLimits};
+pub use queue::{Lane, LossyLimits, TakeLimits};
 
 /// All lanes.
 #[derive(Clone)]
 pub struct Lanes(Arc<[Arc<Lane>]>);
 
 impl Lanes {
-    /// `count` lanes, each holding at most `qos0_messages` loads that may be dropped.
-    pub fn new(count: usize, qos0_messages: usize, metrics: &LaneMetrics) -> Self {
-        let lane = |index| Arc::new(Lane::new(qos0_messages, metrics.lane(index)));
+    /// `count` lanes, each holding at most `lossy` of what may be dropped.
+    pub fn new(count: usize, lossy: LossyLimits, metrics: &LaneMetrics) -> Self {
+        let lane = |index| Arc::new(Lane::new(lossy, metrics.lane(index)));
         Self((0..count).map(lane).collect())
     }
 

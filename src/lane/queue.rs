@@ -24,8 +24,17 @@ pub struct TakeLimits {
 pub struct Lane {
     queues: Mutex<Queues>,
     arrived: Notify,
-    qos0_messages: usize,
+    limits: LossyLimits,
     series: LaneSeries,
+}
+
+/// What a lane holds of messages that may be dropped.
+#[derive(Debug, Clone, Copy)]
+pub struct LossyLimits {
+    /// Loads.
+    pub loads: usize,
+    /// Sum of their weights.
+    pub bytes: usize,
 }
 
 #[derive(Default)]
@@ -34,15 +43,35 @@ struct Queues {
     kept: VecDeque<Load>,
     /// Bounded here.
     lossy: VecDeque<Load>,
+    lossy_bytes: usize,
     closed: bool,
 }
 
+impl Queues {
+    /// Returns what had to make room, oldest first; the newest always stays.
+    fn push_lossy(&mut self, load: Load, limits: LossyLimits) -> Vec<Load> {
+        self.lossy_bytes += load.weight();
+        self.lossy.push_back(load);
+        let mut pushed_out = Vec::new();
+        while self.lossy.len() > limits.loads.max(1)
+            || (self.lossy_bytes > limits.bytes && self.lossy.len() > 1)
+        {
+            let Some(oldest) = self.lossy.pop_front() else {
+                break;
+            };
+            self.lossy_bytes -= oldest.weight();
+            pushed_out.push(oldest);
+        }
+        pushed_out
+    }
+}
+
 impl Lane {
-    pub(super) fn new(qos0_messages: usize, series: LaneSeries) -> Self {
+    pub(super) fn new(limits: LossyLimits, series: LaneSeries) -> Self {
         Self {
             queues: Mutex::default(),
             arrived: Notify::new(),
-            qos0_messages,
+            limits,
             series,
         }
     }
@@ -51,23 +80,17 @@ impl Lane {
     pub(super) fn push(&self, load: Load) {
         let mut queues = self.lock();
         let pushed_out = if load.lossy() {
-            queues.lossy.push_back(load);
-            if queues.lossy.len() > self.qos0_messages {
-                queues.lossy.pop_front()
-            } else {
-                None
-            }
+            queues.push_lossy(load, self.limits)
         } else {
             queues.kept.push_back(load);
-            None
+            Vec::new()
         };
-        if pushed_out.is_none() {
-            self.series.depth.inc();
-        }
+        let gained = 1 - i64::try_from(pushed_out.len()).unwrap_or(i64::MAX);
+        self.series.depth.add(gained);
         drop(queues);
         self.arrived.notify_one();
         // Settled outside the lock: the receipt's owner takes locks of its own.
-        if let Some(load) = pushed_out {
+        for load in pushed_out {
             self.series.dropped.inc();
             load.receipt.settle(Outcome::Dropped);
         }
@@ -120,17 +143,18 @@ impl Lane {
         let waiting = queues.kept.len() + queues.lossy.len();
         let mut taken = Vec::with_capacity(waiting.min(limits.loads));
         let mut bytes = 0;
-        let Queues { kept, lossy, .. } = &mut *queues;
-        for queue in [kept, lossy] {
-            while let Some(load) = queue.front() {
-                if taken.len() >= limits.loads
-                    || (bytes + load.weight() > limits.bytes && !taken.is_empty())
-                {
-                    break;
-                }
-                bytes += load.weight();
-                taken.extend(queue.pop_front());
-            }
+        let mut room = |load: &Load, taken: usize| {
+            let fits =
+                taken == 0 || (taken < limits.loads && bytes + load.weight() <= limits.bytes);
+            bytes += if fits { load.weight() } else { 0 };
+            fits
+        };
+        while let Some(load) = queues.kept.pop_front_if(|load| room(load, taken.len())) {
+            taken.push(load);
+        }
+        while let Some(load) = queues.lossy.pop_front_if(|load| room(load, taken.len())) {
+            queues.lossy_bytes -= load.weight();
+            taken.push(load);
         }
         self.series
             .depth
@@ -154,6 +178,11 @@ mod tests {
     use super::*;
     use crate::model::{Message, QoS, Reason, Receipt, Settle, Ticket, Timestamp};
     use crate::telemetry::Registry;
+
+    const LIMITS: LossyLimits = LossyLimits {
+        loads: 2,
+        bytes: 1 << 20,
+    };
 
     #[derive(Default)]
     struct Endings(Mutex<Vec<(u64, Option<Outcome>)>>);
@@ -194,7 +223,7 @@ mod tests {
     #[tokio::test]
     async fn qos_0_is_bounded_oldest_first_and_the_rest_is_kept() {
         let endings = Arc::new(Endings::default());
-        let lanes = Lanes::new(1, 2, &LaneMetrics::register(&Registry::default()));
+        let lanes = Lanes::new(1, LIMITS, &LaneMetrics::register(&Registry::default()));
         for sequence in 0..4 {
             lanes.push("d", load(&endings, sequence, QoS::AtMostOnce));
         }
@@ -228,7 +257,7 @@ mod tests {
     #[test]
     fn a_batch_is_bounded_in_bytes_but_never_empty() {
         let endings = Arc::new(Endings::default());
-        let lanes = Lanes::new(1, 2, &LaneMetrics::register(&Registry::default()));
+        let lanes = Lanes::new(1, LIMITS, &LaneMetrics::register(&Registry::default()));
         for sequence in 0..3 {
             lanes.push("d", load(&endings, sequence, QoS::AtLeastOnce));
         }
@@ -249,5 +278,28 @@ mod tests {
             .len(),
             2
         );
+    }
+
+    #[test]
+    fn qos_0_is_bounded_in_bytes_too_but_the_newest_stays() {
+        let endings = Arc::new(Endings::default());
+        let limits = LossyLimits {
+            loads: 100,
+            bytes: 400,
+        };
+        let lanes = Lanes::new(1, limits, &LaneMetrics::register(&Registry::default()));
+        for sequence in 0..4 {
+            lanes.push("d", load(&endings, sequence, QoS::AtMostOnce));
+        }
+        let dropped: Vec<_> = endings.0.lock().unwrap().iter().map(|(n, _)| *n).collect();
+        assert_eq!(dropped, [0, 1]);
+        let small = LossyLimits {
+            loads: 100,
+            bytes: 1,
+        };
+        let lanes = Lanes::new(1, small, &LaneMetrics::register(&Registry::default()));
+        lanes.push("d", load(&endings, 9, QoS::AtMostOnce));
+        let limits = TakeLimits { loads: 9, bytes: 9 };
+        assert_eq!(lanes.iter().next().unwrap().take(limits).len(), 1);
     }
 }

@@ -95,10 +95,11 @@ async fn insert_ceiling(mongod: &Mongod, messages: u64, devices: u64) -> f64 {
         let mut writers = tokio::task::JoinSet::new();
         for batches in prepared {
             let (series, next) = (series.clone(), Arc::clone(&next));
+            let mut session = store.session().await.expect("the database is ours");
             writers.spawn(async move {
                 for documents in batches {
                     series
-                        .insert(&documents)
+                        .insert(&documents, &mut session)
                         .await
                         .expect("the database is ours");
                     next.fetch_add(documents.len(), Ordering::Relaxed);
