@@ -277,10 +277,19 @@ fn explain(error: &figment::Error) -> String {
             format!("expected {expected}")
         }
         Kind::InvalidType(found, expected) | Kind::InvalidValue(found, expected) => {
-            format!("found {found}, expected {expected}")
+            format!("found {found}, expected {}", plain(expected))
         }
         Kind::MissingField(name) => format!("{name:?} is missing"),
         other => other.to_string(),
+    }
+}
+
+/// What was expected, for who does not write Rust.
+fn plain(expected: &str) -> &str {
+    match expected {
+        "usize" | "u16" | "u32" | "u64" => "a whole number",
+        "f64" => "a number",
+        other => other,
     }
 }
 

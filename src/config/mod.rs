@@ -24,6 +24,7 @@ pub use mongodb::MongodbConfig;
 pub use mqtt::{BrokerAddress, MqttConfig, MqttTlsConfig, Protocol};
 pub use secret::Secret;
 pub use sink::SinkConfig;
+use streams::Action;
 pub use streams::StreamConfig;
 pub use units::{ByteSize, Span};
 
@@ -70,7 +71,8 @@ impl Config {
         if self.streams.is_empty() {
             problems.add("streams", "at least one [[streams]] section is needed");
         }
-        for (index, stream) in self.streams.iter().enumerate() {
+        let storing = |(_, stream): &(usize, &StreamConfig)| stream.action == Action::Store;
+        for (index, stream) in self.streams.iter().enumerate().filter(storing) {
             let key = format!("streams.{index}.collection");
             mongodb::collection_name(problems, &key, &stream.collection);
             if stream.collection == self.mongodb.dead_letters {
@@ -92,7 +94,7 @@ impl Config {
     ) {
         let earlier = self.streams[..index]
             .iter()
-            .find(|s| s.collection == stream.collection);
+            .find(|s| s.action == Action::Store && s.collection == stream.collection);
         if let Some(other) = earlier
             && (other.granularity, other.ttl) != (stream.granularity, stream.ttl)
         {

@@ -1,26 +1,29 @@
-//! The whole gateway, put together: the only file that names every stage.
+//! The whole gateway, put together: the only folder that names every stage.
 //!
 //! `build` does everything that can fail for good; `run` starts the parts in the order data
 //! flows, and stops them in that order too: sources first, each until its acknowledgements are on
 //! the wire, then the writers, whose lanes close behind the last source.
 
+mod places;
+mod reload;
+
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context;
-use tokio::sync::{Mutex, mpsc};
-use tokio_util::sync::CancellationToken;
+use tokio::sync::mpsc;
 
 use crate::admin::Admin;
 use crate::config::{Config, Loaded, Problems, Sources, survey};
 use crate::decode::Router;
 use crate::lane::{LaneMetrics, Lanes, LossyLimits};
-use crate::runtime::{Backoff, Condition, Readiness, Signal, Signals, Tasks, Verdict};
+use crate::runtime::{Readiness, Signal, Signals, Tasks, Verdict};
 use crate::sink::Sink;
 use crate::source::{self, Routes, RoutesHandle, SourceMetrics, Surroundings};
-use crate::store::{Finding, ProvisionError, Store, connect, provision};
+use crate::store::{Store, connect};
 use crate::telemetry::{Ledger, Registry};
+use places::Places;
+use reload::Reload;
 
 /// A configuration that has passed every check that needs no network.
 pub struct Prepared {
@@ -155,17 +158,13 @@ impl App {
             readiness: self.readiness.clone(),
             alive,
         };
-        let condition = self.readiness.condition("provision", "not done yet");
-        tasks.spawn(
-            "start",
-            start(
-                self.store.clone(),
-                self.config.clone(),
-                surroundings,
-                condition,
-                tasks.clone(),
-            ),
-        );
+        let places = Places {
+            store: self.store,
+            config: self.config.clone(),
+            routes: self.routes,
+            condition: self.readiness.condition("collections", "not looked at yet"),
+        };
+        tasks.spawn("start", start(places, surroundings, tasks.clone()));
 
         let drain = self.config.sink.drain_timeout.0;
         let waiting = tasks.clone();
@@ -193,72 +192,6 @@ impl App {
     }
 }
 
-/// Provisions, however long the database takes to be there, then starts the sources. Nothing is
-/// taken from the broker before there is a place for it.
-async fn start(
-    store: Store,
-    config: Config,
-    surroundings: Surroundings,
-    condition: Condition,
-    tasks: Tasks,
-) -> anyhow::Result<()> {
-    if !provisioned(&store, &config, &condition, &tasks.stopping()).await? {
-        return Ok(());
-    }
-    condition.clear();
-    source::run(&config.mqtt, &surroundings, &tasks).context("cannot start the MQTT side")
-}
-
-/// `false`: asked to stop before it was done.
-async fn provisioned(
-    store: &Store,
-    config: &Config,
-    condition: &Condition,
-    stopping: &CancellationToken,
-) -> Result<bool, ProvisionError> {
-    let mut backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(5));
-    loop {
-        // In a task of its own: a driver call is never dropped half way.
-        let (handle, wanted) = (store.clone(), config.clone());
-        let call = tokio::spawn(async move { provision(&handle, &wanted).await });
-        tokio::select! {
-            // The task goes on by itself; provisioning is idempotent.
-            () = stopping.cancelled() => return Ok(false),
-            outcome = call => match outcome.expect("provisioning does not panic; if it does, so does this task") {
-                Ok(findings) => {
-                    report(&findings);
-                    return Ok(true);
-                }
-                Err(error) if error.transient() => {
-                    if condition.raise(error.to_string()) {
-                        tracing::warn!(error = %error, "The database cannot be prepared yet; trying again");
-                    }
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        tokio::select! {
-            // Both branches only wait.
-            () = stopping.cancelled() => return Ok(false),
-            () = tokio::time::sleep(backoff.next_pause()) => {}
-        }
-    }
-}
-
-fn report(findings: &[Finding]) {
-    for finding in findings {
-        match finding {
-            Finding::Created(what) => tracing::info!(what, "Created in MongoDB"),
-            Finding::Present(_) => {}
-            Finding::Drift(what) => tracing::warn!(
-                what,
-                "MongoDB differs from the configuration; nothing was changed"
-            ),
-            Finding::Warning(what) => tracing::warn!(what, "MongoDB deployment"),
-        }
-    }
-}
-
 /// Closes the lanes when the last source has gone.
 async fn close_behind(
     mut sources: mpsc::Receiver<Infallible>,
@@ -269,70 +202,14 @@ async fn close_behind(
     Ok(())
 }
 
-/// What a reload needs.
-#[derive(Clone)]
-struct Reload {
-    sources: Sources,
-    running: Config,
-    store: Store,
-    ledger: Ledger,
-    routes: RoutesHandle,
-    /// Reloads take turns.
-    turn: Arc<Mutex<()>>,
-}
-
-impl Reload {
-    async fn run(self) -> Result<(), Infallible> {
-        let _turn = self.turn.lock().await;
-        reload(&self).await;
-        Ok(())
+/// Makes the collections, however long the database takes to be there, then starts the sources:
+/// nothing is taken from the broker before there is a place for it.
+async fn start(places: Places, surroundings: Surroundings, tasks: Tasks) -> anyhow::Result<()> {
+    if !places.make(&tasks.stopping()).await? {
+        return Ok(());
     }
-}
-
-/// Puts changed streams in force. A bad file changes nothing.
-async fn reload(reload: &Reload) {
-    let Reload {
-        sources,
-        running,
-        store,
-        ledger,
-        routes,
-        ..
-    } = reload;
-    let prepared = match prepare(sources) {
-        Ok(prepared) => prepared,
-        Err(problems) => {
-            tracing::error!(error = %problems, "Configuration not reloaded; the old one stays in force");
-            return;
-        }
-    };
-    let config = prepared.loaded.config;
-    if (Config {
-        streams: running.streams.clone(),
-        ..config.clone()
-    }) != *running
-    {
-        tracing::warn!(
-            "Sections other than [[streams]] have changed; they take effect at the next start"
-        );
-    }
-    let wanted = Config {
-        streams: config.streams,
-        ..running.clone()
-    };
-    let (handle, copy) = (store.clone(), wanted.clone());
-    // In a task of its own: a driver call is never dropped half way.
-    match tokio::spawn(async move { provision(&handle, &copy).await }).await {
-        Ok(Ok(findings)) => {
-            report(&findings);
-            routes.replace(Routes::new(prepared.router, ledger));
-            tracing::info!(streams = wanted.streams.len(), "Streams reloaded");
-        }
-        Ok(Err(error)) => {
-            tracing::error!(error = %error, "Streams not reloaded; the old ones stay in force")
-        }
-        Err(error) => {
-            tracing::error!(error = %error, "Streams not reloaded; the old ones stay in force")
-        }
-    }
+    let mqtt = &places.config.mqtt;
+    source::run(mqtt, &surroundings, &tasks).context("cannot start the MQTT side")?;
+    tasks.spawn_service("collections", places.watch());
+    Ok(())
 }
