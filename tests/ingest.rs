@@ -216,6 +216,22 @@ async fn an_array_is_as_many_rows_and_a_bad_item_costs_only_itself() {
 }
 
 #[tokio::test]
+async fn a_long_array_is_one_insert() {
+    let (plan, stored, port) = plan().await;
+    let gateway = plan.start_ready().await;
+    let time = now_ms() - 100_000;
+    let items: Vec<_> = (0..5_000)
+        .map(|n| format!("{{\"ts\":{},\"n\":{n}}}", time + n))
+        .collect();
+    publish_all(port, [(plan.topic("d"), format!("[{}]", items.join(",")))]).await;
+    assert_eq!(stored.wait_rows(5_000).await.len(), 5_000);
+    let metrics = wait_settled(&gateway, "stored", 1).await;
+    // The writer may have begun while the message was still being handed over.
+    let inserts = metrics.count("tidegate_sink_insert_seconds_count", &[]);
+    assert!(inserts <= 3, "{inserts} inserts");
+}
+
+#[tokio::test]
 async fn stored_and_dead_lettered_is_what_was_published() {
     let (plan, stored, _) = plan().await;
     let gateway = plan.start_ready().await;
