@@ -15,12 +15,15 @@ use tokio_util::sync::CancellationToken;
 use crate::admin::Admin;
 use crate::config::{Config, Loaded, Problems, Sources, survey};
 use crate::decode::Router;
-use crate::lane::{LaneMetrics, Lanes};
+use crate::lane::{LaneMetrics, Lanes, TakeLimits};
 use crate::runtime::{Backoff, Condition, Readiness, Signal, Signals, Tasks, Verdict};
 use crate::sink::Sink;
 use crate::source::{self, Routes, RoutesHandle, SourceMetrics, Surroundings};
 use crate::store::{Finding, ProvisionError, Store, connect, provision};
 use crate::telemetry::{Ledger, Registry};
+
+/// QoS 0 readings held per lane, in batches' bytes: the next one and as much again.
+const QOS0_BATCHES: usize = 2;
 
 /// A configuration that has passed every check that needs no network.
 pub struct Prepared {
@@ -96,7 +99,10 @@ impl App {
         let store = Store::new(client, &config.mongodb);
         let lanes = Lanes::new(
             config.sink.writers,
-            config.sink.qos0_messages,
+            TakeLimits {
+                loads: config.sink.qos0_messages,
+                bytes: config.sink.batch_bytes.bytes() * QOS0_BATCHES,
+            },
             &LaneMetrics::register(&registry),
         );
         let names: Vec<_> = config.streams.iter().map(|s| s.name.as_str()).collect();

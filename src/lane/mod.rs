@@ -21,9 +21,9 @@ pub use queue::{Lane, TakeLimits};
 pub struct Lanes(Arc<[Arc<Lane>]>);
 
 impl Lanes {
-    /// `count` lanes, each holding at most `qos0_messages` loads that may be dropped.
-    pub fn new(count: usize, qos0_messages: usize, metrics: &LaneMetrics) -> Self {
-        let lane = |index| Arc::new(Lane::new(qos0_messages, metrics.lane(index)));
+    /// `count` lanes, each holding at most `lossy` of loads that may be dropped.
+    pub fn new(count: usize, lossy: TakeLimits, metrics: &LaneMetrics) -> Self {
+        let lane = |index| Arc::new(Lane::new(lossy, metrics.lane(index)));
         Self((0..count).map(lane).collect())
     }
 
