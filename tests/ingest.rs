@@ -168,6 +168,52 @@ async fn every_quality_of_service_is_stored() {
 }
 
 #[tokio::test]
+async fn a_flood_of_qos_0_is_dropped_oldest_first_and_counted() {
+    let (mongod, broker) = (Mongod::shared().await, Mosquitto::shared().await);
+    let gate = Gate::start(mongod.nodes[0].port).await;
+    let plan = Plan::new(broker.url(), gate.uri());
+    let stored = plan.stored_in(mongod.client().await);
+    let gateway = plan.start_ready().await;
+    gate.hold_all();
+    let before = gateway.process.resident_bytes();
+    let text = "x".repeat(200 * 1024);
+    for part in 0..10 {
+        let messages = (0..50).map(|n| {
+            let payload = format!("{{\"n\":{},\"text\":\"{text}\"}}", part * 50 + n);
+            Message::new(plan.topic("d"), payload).qos(QoS::AtMostOnce)
+        });
+        publish_messages(broker.port, messages.collect()).await;
+    }
+    let last = Message::new(plan.topic("d"), "{\"n\":500}");
+    publish_messages(broker.port, vec![last]).await;
+    gateway
+        .wait_metrics(20 * SECOND, "the last has arrived", |metrics| {
+            let of_qos_1 = metrics.count("tidegate_source_unacked_messages", &[]);
+            of_qos_1 == 1
+        })
+        .await;
+    let grown = gateway.process.resident_bytes().saturating_sub(before);
+    assert!(grown < 120 << 20, "{} MiB more", grown >> 20);
+    gate.open();
+    let metrics = gateway
+        .wait_metrics(30 * SECOND, "nothing is in flight", |metrics| {
+            metrics.count("tidegate_messages_in_flight", &[]) == 0
+        })
+        .await;
+    assert_balanced(&metrics);
+    let dropped = metrics.count("tidegate_messages_settled_total", &[("outcome", "dropped")]);
+    assert!(dropped > 100, "{dropped}");
+    let received = metrics.count("tidegate_messages_received_total", &[]);
+    let rows = stored.rows().await;
+    assert_eq!(rows.len() as u64, received - dropped);
+    let newest = rows.iter().filter(|row| row.get_f64("n").unwrap() >= 480.0);
+    assert!(
+        newest.count() > 10,
+        "the newest were dropped, not the oldest"
+    );
+}
+
+#[tokio::test]
 async fn an_array_is_as_many_rows_and_a_bad_item_costs_only_itself() {
     let (plan, stored, port) = plan().await;
     let gateway = plan.start_ready().await;
@@ -213,6 +259,22 @@ async fn an_array_is_as_many_rows_and_a_bad_item_costs_only_itself() {
         metrics.count("tidegate_messages_settled_total", &[("outcome", "stored")]),
         1
     );
+}
+
+#[tokio::test]
+async fn a_long_array_is_one_insert() {
+    let (plan, stored, port) = plan().await;
+    let gateway = plan.start_ready().await;
+    let time = now_ms() - 100_000;
+    let items: Vec<_> = (0..5_000)
+        .map(|n| format!("{{\"ts\":{},\"n\":{n}}}", time + n))
+        .collect();
+    publish_all(port, [(plan.topic("d"), format!("[{}]", items.join(",")))]).await;
+    assert_eq!(stored.wait_rows(5_000).await.len(), 5_000);
+    let metrics = wait_settled(&gateway, "stored", 1).await;
+    // The writer may have begun while the message was still being handed over.
+    let inserts = metrics.count("tidegate_sink_insert_seconds_count", &[]);
+    assert!(inserts <= 3, "{inserts} inserts");
 }
 
 #[tokio::test]

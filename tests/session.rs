@@ -44,6 +44,7 @@ for_both_protocols! {
     a_refused_filter_is_named_while_the_others_flow
     a_filter_granted_at_qos_0_is_named
     big_messages_do_not_end_the_connection
+    readings_in_memory_are_bounded_whatever_the_payload
     refused_credentials_are_named_without_a_storm_or_the_password
     silence_is_noticed_and_mended
     a_broker_that_hangs_up_is_tried_less_and_less_often
@@ -418,6 +419,32 @@ async fn big_messages_do_not_end_the_connection(protocol: &str) {
     connection.send_publish(scene.publish(3, "dev-a")).await;
     connection.expect_puback(3).await;
     assert!(scene.broker.accept_within(A_MOMENT).await.is_none());
+}
+
+async fn readings_in_memory_are_bounded_whatever_the_payload(protocol: &str) {
+    let scene = Scene::start_with(protocol, |plan| {
+        plan.mqtt("max_inflight = \"8MiB\"\nkeep_alive = \"5s\"")
+    })
+    .await;
+    let mut first = scene.broker.accept_session(false).await;
+    scene.gate.hold_all();
+    let before = scene.gateway.process.resident_bytes();
+    // Decoded, it takes some fifty times as much.
+    let payload = format!("[{}{{\"a\":1}}]", "{\"a\":1},".repeat(2_000));
+    for pkid in 1..=400 {
+        let message = Publish::new(pkid, scene.plan.topic("dev-a"), payload.as_str());
+        first.send_publish(message).await;
+    }
+    first.expect_closed().await;
+    let grown = scene.gateway.process.resident_bytes() - before;
+    assert!(grown < 64 << 20, "{} MiB more", grown >> 20);
+    wait_reason(&scene.gateway, 5 * SECOND, &["wait for MongoDB"]).await;
+
+    scene.gate.open();
+    let mut second = scene.broker.accept_session(true).await;
+    let message = Publish::new(1, scene.plan.topic("dev-a"), payload.as_str());
+    second.send_publish(message.again()).await;
+    second.expect_puback(1).await;
 }
 
 async fn refused_credentials_are_named_without_a_storm_or_the_password(protocol: &str) {

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use crate::admin::Admin;
 use crate::config::{Config, Loaded, Problems, Sources, survey};
 use crate::decode::Router;
-use crate::lane::{LaneMetrics, Lanes, LossyLimits};
+use crate::lane::{LaneMetrics, Lanes, TakeLimits};
 use crate::runtime::{Readiness, Signal, Signals, Tasks, Verdict};
 use crate::sink::Sink;
 use crate::source::{self, Routes, RoutesHandle, SourceMetrics, Surroundings};
@@ -97,7 +97,7 @@ impl App {
         let metrics = Arc::new(SourceMetrics::register(&registry));
         let client = connect(&config.mongodb, config.sink.writers).await?;
         let store = Store::new(client, &config.mongodb);
-        let lossy = LossyLimits {
+        let lossy = TakeLimits {
             loads: config.sink.qos0_messages,
             bytes: config.sink.qos0_bytes.bytes(),
         };

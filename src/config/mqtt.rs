@@ -40,8 +40,8 @@ pub struct MqttConfig {
     /// Messages the broker may send before the first is acknowledged (MQTT 5; the window of a
     /// 3.1.1 broker is the broker's setting).
     pub receive_maximum: u16,
-    /// Payload bytes held for unacknowledged messages of one connection; beyond it the link is
-    /// closed until half of them are written, and the broker holds the rest.
+    /// Bytes held in memory for unacknowledged messages of one connection, readings included;
+    /// beyond it the link is closed until half of them are written, and the broker holds the rest.
     pub max_inflight: ByteSize,
     /// Time to reach the broker: name look-up, TCP, TLS and the broker's answer.
     pub connect_timeout: Span,

@@ -18,7 +18,7 @@ pub struct SinkConfig {
     /// How long a free writer waits for more readings: 0 stores at once; more trades latency for
     /// fewer, fuller writes (a write costs per device in it, not per reading).
     pub min_linger: Span,
-    /// QoS 0 messages held per lane; the oldest are dropped beyond it, counted.
+    /// QoS 0 readings held per lane, the oldest are dropped beyond it, counted.
     pub qos0_messages: usize,
     /// Bytes of them per lane.
     pub qos0_bytes: ByteSize,

@@ -36,10 +36,14 @@ impl Load {
         self.message.qos == QoS::AtMostOnce
     }
 
-    /// Bytes it is likely to take in a write command.
+    /// Bytes it takes in memory, and at most in a write command; the message, which all its
+    /// readings share, is not among them.
     pub fn weight(&self) -> usize {
-        // Names, types and identity add to the payload's own size; for an array of readings the
-        // payload is counted once per reading, which only makes batches smaller.
-        self.message.payload.len() + 160
+        size_of::<Self>()
+            + match &self.cargo {
+                Cargo::Reading(reading) => reading.weight(),
+                // Becomes a document with the whole payload.
+                Cargo::DeadLetter { detail, .. } => self.message.weight() + detail.len(),
+            }
     }
 }

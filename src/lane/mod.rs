@@ -14,15 +14,15 @@ use std::sync::Arc;
 
 pub use load::{Cargo, Load};
 pub use metrics::LaneMetrics;
-pub use queue::{Lane, LossyLimits, TakeLimits};
+pub use queue::{Lane, TakeLimits};
 
 /// All lanes.
 #[derive(Clone)]
 pub struct Lanes(Arc<[Arc<Lane>]>);
 
 impl Lanes {
-    /// `count` lanes, each holding at most `lossy` of what may be dropped.
-    pub fn new(count: usize, lossy: LossyLimits, metrics: &LaneMetrics) -> Self {
+    /// `count` lanes, each holding at most `lossy` of loads that may be dropped.
+    pub fn new(count: usize, lossy: TakeLimits, metrics: &LaneMetrics) -> Self {
         let lane = |index| Arc::new(Lane::new(lossy, metrics.lane(index)));
         Self((0..count).map(lane).collect())
     }

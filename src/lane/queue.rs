@@ -1,7 +1,7 @@
 //! One lane: a queue that a free writer empties in one go.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -24,17 +24,9 @@ pub struct TakeLimits {
 pub struct Lane {
     queues: Mutex<Queues>,
     arrived: Notify,
-    limits: LossyLimits,
+    /// What `lossy` may hold.
+    lossy_limits: TakeLimits,
     series: LaneSeries,
-}
-
-/// What a lane holds of messages that may be dropped.
-#[derive(Debug, Clone, Copy)]
-pub struct LossyLimits {
-    /// Loads.
-    pub loads: usize,
-    /// Sum of their weights.
-    pub bytes: usize,
 }
 
 #[derive(Default)]
@@ -43,54 +35,42 @@ struct Queues {
     kept: VecDeque<Load>,
     /// Bounded here.
     lossy: VecDeque<Load>,
+    /// Sum of their weights, with each message counted at the first of its loads.
     lossy_bytes: usize,
     closed: bool,
 }
 
-impl Queues {
-    /// Returns what had to make room, oldest first; the newest always stays.
-    fn push_lossy(&mut self, load: Load, limits: LossyLimits) -> Vec<Load> {
-        self.lossy_bytes += load.weight();
-        self.lossy.push_back(load);
-        let mut pushed_out = Vec::new();
-        while self.lossy.len() > limits.loads.max(1)
-            || (self.lossy_bytes > limits.bytes && self.lossy.len() > 1)
-        {
-            let Some(oldest) = self.lossy.pop_front() else {
-                break;
-            };
-            self.lossy_bytes -= oldest.weight();
-            pushed_out.push(oldest);
-        }
-        pushed_out
-    }
-}
-
 impl Lane {
-    pub(super) fn new(limits: LossyLimits, series: LaneSeries) -> Self {
+    pub(super) fn new(lossy_limits: TakeLimits, series: LaneSeries) -> Self {
         Self {
             queues: Mutex::default(),
             arrived: Notify::new(),
-            limits,
+            lossy_limits,
             series,
         }
     }
 
-    /// Adds a load; a QoS 0 one may push out the oldest of its kind.
+    /// Adds a load; a QoS 0 one may push out older ones of its kind.
     pub(super) fn push(&self, load: Load) {
+        let mut pushed_out = Vec::new();
         let mut queues = self.lock();
-        let pushed_out = if load.lossy() {
-            queues.push_lossy(load, self.limits)
+        if load.lossy() {
+            queues.lossy_bytes += held_by(&load, queues.lossy.back());
+            queues.lossy.push_back(load);
+            while queues.lossy.len() > self.lossy_limits.loads
+                || (queues.lossy_bytes > self.lossy_limits.bytes && queues.lossy.len() > 1)
+            {
+                pushed_out.extend(queues.pop_lossy());
+            }
         } else {
             queues.kept.push_back(load);
-            Vec::new()
-        };
-        let gained = 1 - i64::try_from(pushed_out.len()).unwrap_or(i64::MAX);
-        self.series.depth.add(gained);
+        }
+        self.series.depth.inc();
         drop(queues);
         self.arrived.notify_one();
         // Settled outside the lock: the receipt's owner takes locks of its own.
         for load in pushed_out {
+            self.series.depth.dec();
             self.series.dropped.inc();
             load.receipt.settle(Outcome::Dropped);
         }
@@ -143,18 +123,20 @@ impl Lane {
         let waiting = queues.kept.len() + queues.lossy.len();
         let mut taken = Vec::with_capacity(waiting.min(limits.loads));
         let mut bytes = 0;
-        let mut room = |load: &Load, taken: usize| {
-            let fits =
-                taken == 0 || (taken < limits.loads && bytes + load.weight() <= limits.bytes);
-            bytes += if fits { load.weight() } else { 0 };
-            fits
-        };
-        while let Some(load) = queues.kept.pop_front_if(|load| room(load, taken.len())) {
-            taken.push(load);
-        }
-        while let Some(load) = queues.lossy.pop_front_if(|load| room(load, taken.len())) {
-            queues.lossy_bytes -= load.weight();
-            taken.push(load);
+        for lossy in [false, true] {
+            while let Some(load) = queues.front(lossy) {
+                if taken.len() >= limits.loads
+                    || (bytes + load.weight() > limits.bytes && !taken.is_empty())
+                {
+                    break;
+                }
+                bytes += load.weight();
+                taken.extend(if lossy {
+                    queues.pop_lossy()
+                } else {
+                    queues.kept.pop_front()
+                });
+            }
         }
         self.series
             .depth
@@ -168,9 +150,34 @@ impl Lane {
     }
 }
 
+impl Queues {
+    fn front(&self, lossy: bool) -> Option<&Load> {
+        if lossy {
+            self.lossy.front()
+        } else {
+            self.kept.front()
+        }
+    }
+
+    fn pop_lossy(&mut self) -> Option<Load> {
+        let load = self.lossy.pop_front()?;
+        let next = self.lossy.front();
+        // What the next one shares with it stays.
+        let shared = next.is_some_and(|next| Arc::ptr_eq(&next.message, &load.message));
+        let freed = load.weight() + if shared { 0 } else { load.message.weight() };
+        self.lossy_bytes = self.lossy_bytes.saturating_sub(freed);
+        Some(load)
+    }
+}
+
+/// Bytes that `load` adds behind `last`: readings of one message arrive together and share it.
+fn held_by(load: &Load, last: Option<&Load>) -> usize {
+    let shared = last.is_some_and(|last| Arc::ptr_eq(&last.message, &load.message));
+    load.weight() + if shared { 0 } else { load.message.weight() }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
 
     use bytes::Bytes;
 
@@ -178,11 +185,6 @@ mod tests {
     use super::*;
     use crate::model::{Message, QoS, Reason, Receipt, Settle, Ticket, Timestamp};
     use crate::telemetry::Registry;
-
-    const LIMITS: LossyLimits = LossyLimits {
-        loads: 2,
-        bytes: 1 << 20,
-    };
 
     #[derive(Default)]
     struct Endings(Mutex<Vec<(u64, Option<Outcome>)>>);
@@ -220,10 +222,38 @@ mod tests {
         }
     }
 
+    const TWO: TakeLimits = TakeLimits {
+        loads: 2,
+        bytes: 1 << 20,
+    };
+
+    #[test]
+    fn qos_0_is_bounded_in_bytes_too() {
+        let endings = Arc::new(Endings::default());
+        let one = load(&endings, 0, QoS::AtMostOnce);
+        let limits = TakeLimits {
+            loads: 100,
+            bytes: 2 * (one.weight() + one.message.weight()),
+        };
+        drop(one);
+        let lanes = Lanes::new(1, limits, &LaneMetrics::register(&Registry::default()));
+        for sequence in 1..=5 {
+            lanes.push("d", load(&endings, sequence, QoS::AtMostOnce));
+        }
+        let dropped = |sequence| (sequence, Some(Outcome::Dropped));
+        assert_eq!(
+            endings.0.lock().unwrap()[1..],
+            [dropped(1), dropped(2), dropped(3)]
+        );
+        let lane = lanes.iter().next().unwrap();
+        assert_eq!(lane.take(limits).len(), 2);
+        assert_eq!(lane.lock().lossy_bytes, 0);
+    }
+
     #[tokio::test]
     async fn qos_0_is_bounded_oldest_first_and_the_rest_is_kept() {
         let endings = Arc::new(Endings::default());
-        let lanes = Lanes::new(1, LIMITS, &LaneMetrics::register(&Registry::default()));
+        let lanes = Lanes::new(1, TWO, &LaneMetrics::register(&Registry::default()));
         for sequence in 0..4 {
             lanes.push("d", load(&endings, sequence, QoS::AtMostOnce));
         }
@@ -257,7 +287,7 @@ mod tests {
     #[test]
     fn a_batch_is_bounded_in_bytes_but_never_empty() {
         let endings = Arc::new(Endings::default());
-        let lanes = Lanes::new(1, LIMITS, &LaneMetrics::register(&Registry::default()));
+        let lanes = Lanes::new(1, TWO, &LaneMetrics::register(&Registry::default()));
         for sequence in 0..3 {
             lanes.push("d", load(&endings, sequence, QoS::AtLeastOnce));
         }
@@ -278,28 +308,5 @@ mod tests {
             .len(),
             2
         );
-    }
-
-    #[test]
-    fn qos_0_is_bounded_in_bytes_too_but_the_newest_stays() {
-        let endings = Arc::new(Endings::default());
-        let limits = LossyLimits {
-            loads: 100,
-            bytes: 400,
-        };
-        let lanes = Lanes::new(1, limits, &LaneMetrics::register(&Registry::default()));
-        for sequence in 0..4 {
-            lanes.push("d", load(&endings, sequence, QoS::AtMostOnce));
-        }
-        let dropped: Vec<_> = endings.0.lock().unwrap().iter().map(|(n, _)| *n).collect();
-        assert_eq!(dropped, [0, 1]);
-        let small = LossyLimits {
-            loads: 100,
-            bytes: 1,
-        };
-        let lanes = Lanes::new(1, small, &LaneMetrics::register(&Registry::default()));
-        lanes.push("d", load(&endings, 9, QoS::AtMostOnce));
-        let limits = TakeLimits { loads: 9, bytes: 9 };
-        assert_eq!(lanes.iter().next().unwrap().take(limits).len(), 1);
     }
 }

@@ -123,3 +123,40 @@ pub struct Reading {
     /// The device's own claim where it was not believed, as sent or as RFC 3339.
     pub claimed: Option<String>,
 }
+
+impl Reading {
+    /// Bytes it takes in memory, about; its document takes less.
+    pub fn weight(&self) -> usize {
+        let named =
+            |name: &str, value: usize| size_of::<(String, FieldValue)>() + name.len() + value;
+        let tags = self.tags.iter().map(|(name, tag)| named(name, tag.len()));
+        let fields = self
+            .fields
+            .iter()
+            .map(|(name, value)| named(name, value.weight()));
+        let claimed = self.claimed.as_ref().map_or(0, String::len);
+        size_of::<Self>()
+            + self.device.as_str().len()
+            + claimed
+            + tags.sum::<usize>()
+            + fields.sum::<usize>()
+    }
+}
+
+impl FieldValue {
+    /// Bytes beside its own size.
+    fn weight(&self) -> usize {
+        match self {
+            Self::Double(_) | Self::Int64(_) | Self::Bool(_) | Self::Null => 0,
+            Self::Text(text) => text.len(),
+            Self::Array(items) => items
+                .iter()
+                .map(|item| size_of::<Self>() + item.weight())
+                .sum(),
+            Self::Object(entries) => entries
+                .iter()
+                .map(|(name, value)| size_of::<(String, Self)>() + name.len() + value.weight())
+                .sum(),
+        }
+    }
+}

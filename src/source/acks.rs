@@ -99,6 +99,11 @@ impl Acks {
         self.bytes
     }
 
+    /// A message on its way takes so many more bytes.
+    pub fn grew(&mut self, bytes: usize) {
+        self.bytes += bytes;
+    }
+
     /// Age of the oldest un-acknowledged delivery.
     pub fn oldest(&self, now: Instant) -> Duration {
         self.entries.front().map_or(Duration::ZERO, |entry| {

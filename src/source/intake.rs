@@ -75,10 +75,18 @@ impl Intake {
         let position = stream.map(|stream| stream.index());
         let ledger_index = position.map_or(Ledger::NONE, |position| routes.ledger[position]);
         self.surroundings.ledger.received(ledger_index);
+        // Readings take many times the bytes of a dense payload.
+        let decoded: usize = readings
+            .iter()
+            .map(|reading| size_of::<Load>() + reading.weight())
+            .sum();
+        if sequence != NO_ACK {
+            window.grew(decoded);
+        }
         let ticket = Ticket {
             sequence,
             stream: ledger_index,
-            weight,
+            weight: weight + decoded,
         };
         let owner: Arc<dyn Settle> = Arc::<Window>::clone(window);
         let receipt = Receipt::new(ticket, owner);

@@ -87,6 +87,11 @@ impl Window {
         admission
     }
 
+    /// A delivery takes so many more bytes, now that it is decoded.
+    pub fn grew(&self, bytes: usize) {
+        self.lock().acks.grew(bytes);
+    }
+
     /// Takes all acknowledgements that are due, for a client that is sent to directly.
     pub fn take_due(&self) -> Vec<Ack> {
         let mut state = self.lock();

@@ -15,8 +15,9 @@ use super::Store;
 ///
 /// With the session of an earlier write it is a fence as well: the server runs a session's writes one
 /// after the other and refuses one whose number is lower than the last it has seen. An insert
-/// that still waits in some buffer, of a frozen server perhaps, is then done or will never be. (A
-/// standalone does not number writes, so there is no fence.)
+/// that still waits in some buffer, of a frozen server perhaps, is then done or will never be. (No
+/// fence on a standalone, which does not number writes, nor behind a router, where the series may
+/// live on another shard than the dead letters.)
 ///
 /// # Errors
 /// The driver's; also where the majority does not answer within `limit`.
