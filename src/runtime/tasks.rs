@@ -52,10 +52,7 @@ impl Tasks {
             let outcome = future.await;
             outcome.map_err(|error| error.to_string())
         };
-        let span = tracing::error_span!("task", name = %name);
-        let handle = self
-            .tracker
-            .spawn(tracing::Instrument::instrument(task, span));
+        let handle = self.tracker.spawn(task);
         self.tracker.spawn(async move {
             let failure = match handle.await {
                 Ok(Ok(())) => None,
