@@ -31,6 +31,7 @@ use crate::lane::Lanes;
 use crate::runtime::{Readiness, Tasks};
 use crate::telemetry::Ledger;
 use intake::Intake;
+use link::Link;
 use session::Session;
 
 /// Everything a connection needs from the rest of the program.
@@ -62,33 +63,20 @@ pub fn run(
 ) -> Result<(), TlsError> {
     for index in 0..config.connections {
         let options = options::connection(config, index)?;
-        let intake = Intake::new(surroundings.clone());
-        let condition = surroundings
-            .readiness
-            .condition(format!("mqtt {}", options.client_id), "not connected yet");
-        let name = format!("mqtt {}", options.client_id);
         match config.protocol {
-            Protocol::V5 => {
-                let session = Session::<link_v5::LinkV5>::new(
-                    options,
-                    config,
-                    intake,
-                    surroundings,
-                    condition,
-                );
-                tasks.spawn(name, session.run(tasks.stopping(), tasks.abandoned()));
-            }
-            Protocol::V311 => {
-                let session = Session::<link_v311::LinkV311>::new(
-                    options,
-                    config,
-                    intake,
-                    surroundings,
-                    condition,
-                );
-                tasks.spawn(name, session.run(tasks.stopping(), tasks.abandoned()));
-            }
+            Protocol::V5 => start::<link_v5::LinkV5>(options, surroundings, tasks),
+            Protocol::V311 => start::<link_v311::LinkV311>(options, surroundings, tasks),
         }
     }
     Ok(())
+}
+
+fn start<L: Link>(options: ConnectionOptions, surroundings: &Surroundings, tasks: &Tasks) {
+    let name = format!("mqtt {}", options.client_id);
+    let condition = surroundings
+        .readiness
+        .condition(name.clone(), "not connected yet");
+    let intake = Intake::new(surroundings.clone());
+    let session = Session::<L>::new(options, intake, surroundings, condition);
+    tasks.spawn(name, session.run(tasks.stopping(), tasks.abandoned()));
 }

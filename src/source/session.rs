@@ -22,7 +22,7 @@ use super::reconnect::Reconnect;
 use super::routes::{Routes, RoutesHandle};
 use super::subscription::{ANSWER_LIMIT, Progress, Step, Subscription};
 use super::window::Window;
-use crate::config::{MqttConfig, Protocol};
+use crate::config::Protocol;
 use crate::model::QoS;
 use crate::runtime::Condition;
 
@@ -68,11 +68,11 @@ enum End {
 impl<L: Link> Session<L> {
     pub fn new(
         options: ConnectionOptions,
-        config: &MqttConfig,
         intake: Intake,
         surroundings: &Surroundings,
         condition: Condition,
     ) -> Self {
+        let config = &options.config;
         let series = surroundings.metrics.connection(options.index);
         if config.protocol == Protocol::V5 {
             series.window.set(i64::from(config.receive_maximum));
