@@ -25,6 +25,8 @@ pub struct Tasks {
 struct State {
     running: Vec<String>,
     failure: Option<String>,
+    /// Who was still busy when the waiting ended; `None`: it has not been cut short.
+    stragglers: Option<Vec<String>>,
 }
 
 /// How the process ended.
@@ -105,6 +107,12 @@ impl Tasks {
 
     /// Ends the waiting.
     pub fn abandon(&self) {
+        {
+            // Noted before anybody can heed the call: whoever ends because of it has not finished.
+            let mut state = self.lock();
+            let running = state.running.clone();
+            state.stragglers.get_or_insert(running);
+        }
         self.stop.cancel();
         self.abandon.cancel();
     }
@@ -113,17 +121,13 @@ impl Tasks {
     pub async fn finish(&self, drain: Duration) -> Verdict {
         self.stop.cancelled().await;
         self.tracker.close();
-        let in_time = tokio::select! {
+        tokio::select! {
             // `wait` only observes; dropping it loses nothing.
-            () = self.tracker.wait() => true,
-            () = tokio::time::sleep(drain) => false,
-            () = self.abandon.cancelled() => false,
-        };
-        let stragglers = if in_time {
-            Vec::new()
-        } else {
-            self.lock().running.clone()
-        };
+            () = self.tracker.wait() => {}
+            () = tokio::time::sleep(drain) => self.abandon(),
+            () = self.abandon.cancelled() => {}
+        }
+        let stragglers = self.lock().stragglers.clone().unwrap_or_default();
         self.abandon.cancel();
         // One more moment for tasks that heed the second call.
         let _ = tokio::time::timeout(Duration::from_millis(500), self.tracker.wait()).await;
@@ -179,6 +183,22 @@ mod tests {
         assert_eq!(
             tasks.finish(Duration::from_secs(5)).await,
             Verdict::Failed("panics: panicked".into())
+        );
+
+        // Also where it heeds the call so fast that nobody is left when it is counted.
+        let tasks = Tasks::default();
+        let heeded = tasks.abandoned();
+        tasks.spawn("busy", async move {
+            heeded.cancelled().await;
+            Ok::<_, String>(())
+        });
+        tasks.abandon();
+        while !tasks.lock().running.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(
+            tasks.finish(Duration::from_secs(5)).await,
+            Verdict::Abandoned(vec!["busy".into()])
         );
 
         let tasks = Tasks::default();
