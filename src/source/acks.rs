@@ -62,12 +62,16 @@ pub struct Acks {
     entries: VecDeque<Entry>,
     /// Their numbers by packet id.
     by_packet: HashMap<u16, u64>,
+    /// Done, with an acknowledgement that is due but not known to be on the wire.
+    leaving: VecDeque<Entry>,
     /// Copies on the current connection whose message is on its way: message to entry.
     copies: HashMap<u64, u64>,
     /// Un-acknowledged when an earlier connection ended, by packet id.
     remembered: HashMap<u16, Remembered>,
     /// Packet ids of those by message.
     remembered_by_message: HashMap<u64, u16>,
+    /// Arrival of the oldest of them.
+    remembered_since: Option<Instant>,
     /// Bytes of messages on their way, of all connections.
     bytes: usize,
 }
@@ -91,7 +95,12 @@ struct Remembered {
 impl Acks {
     /// Un-acknowledged deliveries of the current connection.
     pub fn unacked(&self) -> usize {
-        self.entries.len()
+        self.entries.len() + self.leaving.len()
+    }
+
+    /// Acknowledgements that are due but not known to be on the wire.
+    pub fn leaving(&self) -> usize {
+        self.leaving.len()
     }
 
     /// Bytes of messages on their way, of this and former connections.
@@ -104,11 +113,13 @@ impl Acks {
         self.bytes += bytes;
     }
 
-    /// Age of the oldest un-acknowledged delivery.
+    /// Age of the oldest delivery that is not acknowledged, of this connection or, while its
+    /// session may repeat it, an earlier one.
     pub fn oldest(&self, now: Instant) -> Duration {
-        self.entries.front().map_or(Duration::ZERO, |entry| {
-            now.saturating_duration_since(entry.arrival.at)
-        })
+        let here = self.leaving.front().or(self.entries.front());
+        let arrived = [here.map(|entry| entry.arrival.at), self.remembered_since];
+        let oldest = arrived.into_iter().flatten().min();
+        oldest.map_or(Duration::ZERO, |at| now.saturating_duration_since(at))
     }
 
     /// A connection was accepted. Without its session the broker does not repeat deliveries.
@@ -116,28 +127,35 @@ impl Acks {
         if !session_present {
             self.remembered.clear();
             self.remembered_by_message.clear();
+            self.remembered_since = None;
         }
     }
 
     /// The connection ended: its packet ids mean nothing any more, its un-acknowledged messages
-    /// will come again.
+    /// will come again. Those are also the ones whose acknowledgement was due but is not known to
+    /// have left.
     pub fn severed(&mut self) {
+        let oldest = self.leaving.front().or(self.entries.front());
+        let oldest = oldest.map(|entry| entry.arrival.at);
+        self.remembered_since = [self.remembered_since, oldest].into_iter().flatten().min();
         self.first += self.entries.len() as u64;
-        for entry in self.entries.drain(..).filter(|entry| !entry.mute) {
+        let ended = self.leaving.drain(..).chain(self.entries.drain(..));
+        for entry in ended.filter(|entry| !entry.mute) {
             let Arrival {
                 packet,
                 fingerprint,
                 ..
             } = entry.arrival;
             self.remembered_by_message.insert(entry.message, packet);
-            self.remembered.insert(
-                packet,
-                Remembered {
-                    message: entry.message,
-                    fingerprint,
-                    done: entry.done,
-                },
-            );
+            let remembered = Remembered {
+                message: entry.message,
+                fingerprint,
+                done: entry.done,
+            };
+            if let Some(older) = self.remembered.insert(packet, remembered) {
+                // The broker gave the id to another message since: the later one is repeated.
+                self.remembered_by_message.remove(&older.message);
+            }
         }
         self.by_packet.clear();
         self.copies.clear();
@@ -145,6 +163,14 @@ impl Acks {
 
     /// A delivery came. Returns what to do, and the acknowledgements that became due.
     pub fn arrived(&mut self, arrival: Arrival) -> (Admission, Vec<Ack>) {
+        // On a live link a broker may repeat what it has no answer to yet.
+        let unanswered = |entry: &&Entry| entry.arrival.packet == arrival.packet && !entry.mute;
+        if arrival.dup
+            && let Some(entry) = self.leaving.iter().find(unanswered)
+            && entry.arrival.fingerprint == arrival.fingerprint
+        {
+            return (Admission::Folded, Vec::new());
+        }
         if let Some(entry) = self
             .by_packet
             .get(&arrival.packet)
@@ -161,6 +187,9 @@ impl Acks {
         let remembered = self.remembered.remove(&arrival.packet);
         if let Some(remembered) = &remembered {
             self.remembered_by_message.remove(&remembered.message);
+            if self.remembered.is_empty() {
+                self.remembered_since = None;
+            }
         }
         let repeated = remembered.filter(|r| arrival.dup && r.fingerprint == arrival.fingerprint);
         let message = repeated.as_ref().map_or(number, |r| r.message);
@@ -198,6 +227,11 @@ impl Acks {
             return Vec::new();
         }
         self.finish(number)
+    }
+
+    /// The first `count` acknowledgements that were due are on the wire.
+    pub fn sent(&mut self, count: usize) {
+        self.leaving.drain(..count.min(self.leaving.len()));
     }
 
     /// Message `number` was dropped on its way: its delivery stays un-acknowledged, and the copy
@@ -239,6 +273,7 @@ impl Acks {
                     arrived: at,
                 });
                 self.by_packet.remove(&packet);
+                self.leaving.push_back(entry);
             }
             self.first += 1;
         }

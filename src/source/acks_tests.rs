@@ -34,7 +34,9 @@ fn acknowledgements_leave_in_arrival_order() {
     assert!(acks.settled(numbers[1], 10).is_empty());
     assert_eq!((acks.unacked(), acks.bytes()), (3, 10));
     assert_eq!(packets(&acks.settled(numbers[0], 10)), [1, 2, 3]);
-    assert_eq!((acks.unacked(), acks.bytes()), (0, 0));
+    assert_eq!((acks.unacked(), acks.leaving(), acks.bytes()), (3, 3, 0));
+    acks.sent(2);
+    assert_eq!(acks.unacked(), 1);
 }
 
 #[test]
@@ -43,6 +45,7 @@ fn a_repeat_on_a_live_connection_is_folded_and_acknowledged_once() {
     let number = admit(&mut acks, 1, false, 7);
     assert_eq!(acks.arrived(arrival(1, true, 7)).0, Admission::Folded);
     assert_eq!(packets(&acks.settled(number, 10)), [1]);
+    acks.sent(1);
     // The id is free again: another message may have it.
     admit(&mut acks, 1, false, 8);
 }
@@ -167,4 +170,52 @@ fn a_lost_message_is_new_when_it_comes_again() {
     acks.connected(true);
     let again = admit(&mut acks, 1, true, 7);
     assert_eq!(packets(&acks.settled(again, 10)), [1]);
+}
+
+#[test]
+fn an_acknowledgement_that_did_not_leave_is_sent_for_the_repeated_delivery() {
+    let mut acks = Acks::default();
+    let first = admit(&mut acks, 1, false, 7);
+    let second = admit(&mut acks, 2, false, 8);
+    assert_eq!(packets(&acks.settled(first, 10)), [1]);
+    assert_eq!(packets(&acks.settled(second, 10)), [2]);
+    acks.sent(1);
+    acks.severed();
+    acks.connected(true);
+    // The first one left: should it come again all the same, it is taken as new.
+    admit(&mut acks, 1, true, 7);
+    assert_eq!(
+        acks.arrived(arrival(2, true, 8)),
+        (Admission::Folded, vec![])
+    );
+}
+
+#[test]
+fn a_repeat_that_crosses_its_acknowledgement_is_folded() {
+    let mut acks = Acks::default();
+    let number = admit(&mut acks, 1, false, 7);
+    assert_eq!(packets(&acks.settled(number, 10)), [1]);
+    assert_eq!(
+        acks.arrived(arrival(1, true, 7)),
+        (Admission::Folded, vec![])
+    );
+}
+
+#[test]
+fn the_oldest_age_survives_a_reconnect_until_the_delivery_is_repeated() {
+    let mut acks = Acks::default();
+    let start = Instant::now();
+    let later = start + Duration::from_secs(5);
+    acks.arrived(Arrival {
+        at: start,
+        ..arrival(1, false, 1)
+    });
+    acks.severed();
+    assert_eq!(acks.oldest(later), Duration::from_secs(5));
+    acks.connected(true);
+    acks.arrived(Arrival {
+        at: later,
+        ..arrival(1, true, 1)
+    });
+    assert_eq!(acks.oldest(later), Duration::ZERO);
 }

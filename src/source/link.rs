@@ -4,6 +4,8 @@
 //! way; an implementation cleans them in [`Link::sever`], so that nothing from one connection is
 //! seen or sent on the next.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 
 use super::acks::Ack;
@@ -37,6 +39,8 @@ pub enum LinkEvent {
         session_present: bool,
         /// Whether it supports `$share` (MQTT 5 says so; older brokers are asked by trying).
         shared_available: bool,
+        /// How long it keeps the session, where it says so.
+        session_expiry: Option<Duration>,
     },
     /// The broker's answer to a subscribe: for each filter the granted QoS, or its refusal.
     Subscribed(Vec<Result<QoS, String>>),
@@ -114,6 +118,9 @@ pub trait Link: Send + 'static {
 
     /// Ends the interest in `filters`.
     fn unsubscribe(&mut self, filters: &[String]);
+
+    /// Time between pings: ours, or what the broker asks for on this connection.
+    fn keep_alive(&self) -> Duration;
 
     /// Forgets the connection and everything queued for or read from it.
     fn sever(&mut self);

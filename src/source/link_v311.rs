@@ -89,12 +89,16 @@ impl Link for LinkV311 {
                 biased;
                 // Dropped when acknowledgements fall due. Safe in this version: what was read is
                 // kept by the codec or in `state.events`, what was written is in the codec's
-                // buffer, and the request channel carries nothing that the next connection would
-                // not send again.
+                // buffer, and of what the request channel carries a lost SUBSCRIBE is noticed and
+                // sent again, and a lost UNSUBSCRIBE leaves messages that are counted as unclaimed.
                 polled = self.events.poll() => return polled.map(event).map_err(|error| failure(&error)),
                 () = window.changed() => {}
             }
         }
+    }
+
+    fn keep_alive(&self) -> Duration {
+        self.events.mqtt_options.keep_alive()
     }
 
     fn subscribe(&mut self, filters: &[String]) -> Result<(), LinkError> {
@@ -187,6 +191,7 @@ fn event(event: Event) -> LinkEvent {
         Event::Incoming(Incoming::ConnAck(ack)) => LinkEvent::Connected {
             session_present: ack.session_present,
             shared_available: true,
+            session_expiry: None,
         },
         Event::Incoming(Incoming::SubAck(ack)) => LinkEvent::Subscribed(
             ack.return_codes

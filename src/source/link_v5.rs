@@ -33,6 +33,9 @@ const OUTGOING_INFLIGHT: u16 = 8;
 pub struct LinkV5 {
     client: AsyncClient,
     events: EventLoop,
+    /// As configured: the library overwrites its options with what the broker says.
+    keep_alive: Duration,
+    session_expiry: u32,
 }
 
 impl Link for LinkV5 {
@@ -60,10 +63,19 @@ impl Link for LinkV5 {
             .set_pending_throttle(Duration::ZERO);
         let room = usize::from(config.receive_maximum) + SPARE_REQUESTS;
         let (client, events) = AsyncClient::new(mqtt, room);
-        Self { client, events }
+        Self {
+            client,
+            events,
+            keep_alive: config.keep_alive.0,
+            session_expiry: expiry,
+        }
     }
 
     fn prepare(&mut self, attempt: Attempt) {
+        self.events.options.set_keep_alive(self.keep_alive);
+        self.events
+            .options
+            .set_session_expiry_interval(Some(self.session_expiry));
         if let Some((user, password)) = attempt.credentials {
             self.events.options.set_credentials(user, password);
         }
@@ -75,13 +87,23 @@ impl Link for LinkV5 {
 
     async fn next(&mut self, _window: &Window) -> Result<LinkEvent, LinkError> {
         match self.events.poll().await {
-            Ok(Event::Incoming(incoming)) => Ok(incoming_event(incoming)),
+            Ok(Event::Incoming(incoming)) => {
+                if matches!(incoming, Incoming::ConnAck(_)) && self.keep_alive().is_zero() {
+                    // The broker wants no pings; without them a dead link looks like a quiet one.
+                    self.events.options.set_keep_alive(self.keep_alive);
+                }
+                Ok(incoming_event(incoming))
+            }
             Ok(Event::Outgoing(Outgoing::PubAck(_) | Outgoing::PubRec(_))) => {
                 Ok(LinkEvent::Acked(1))
             }
             Ok(Event::Outgoing(_)) => Ok(LinkEvent::Other),
             Err(error) => Err(failure(&error)),
         }
+    }
+
+    fn keep_alive(&self) -> Duration {
+        self.events.options.keep_alive()
     }
 
     fn subscribe(&mut self, filters: &[String]) -> Result<(), LinkError> {
@@ -163,11 +185,16 @@ fn incoming_event(incoming: Incoming) -> LinkEvent {
             dup: publish.dup,
             retain: publish.retain,
         }),
-        Incoming::ConnAck(ack) => LinkEvent::Connected {
-            session_present: ack.session_present,
-            shared_available: ack.properties.and_then(|p| p.shared_subscription_available)
-                != Some(0),
-        },
+        Incoming::ConnAck(ack) => {
+            let properties = ack.properties.as_ref();
+            let expiry = properties.and_then(|p| p.session_expiry_interval);
+            LinkEvent::Connected {
+                session_present: ack.session_present,
+                shared_available: properties.and_then(|p| p.shared_subscription_available)
+                    != Some(0),
+                session_expiry: expiry.map(|secs| Duration::from_secs(u64::from(secs))),
+            }
+        }
         Incoming::SubAck(ack) => LinkEvent::Subscribed(
             ack.return_codes
                 .into_iter()

@@ -32,6 +32,17 @@ impl Subscription {
             .collect()
     }
 
+    /// The same filters as they would read with and without `group`: what an earlier run of this
+    /// gateway may have left in the session.
+    pub fn other_spellings(&self, group: &str) -> Vec<String> {
+        let other = |filter: &String| match filter.strip_prefix("$share/") {
+            Some(rest) => rest.split_once('/').map(|(_, plain)| plain.to_owned()),
+            None if group.is_empty() => None,
+            None => Some(format!("$share/{group}/{filter}")),
+        };
+        self.filters.iter().filter_map(other).collect()
+    }
+
     /// What stands in the way, given the broker's answer; empty: all granted.
     pub fn refusals(&self, granted: &[Result<QoS, String>]) -> Vec<String> {
         if granted.len() != self.filters.len() {
@@ -115,8 +126,8 @@ impl Progress {
         match (self.answer_due, self.ask_again) {
             (Some(due), _) if now > due => Step::Overdue,
             (Some(_), _) => Step::Wait,
+            (None, _) if changed => Step::Ask,
             (None, Some(at)) if now > at => Step::Ask,
-            (None, None) if changed => Step::Ask,
             _ => Step::Wait,
         }
     }

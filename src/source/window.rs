@@ -34,8 +34,6 @@ struct State {
     /// Due, and not yet handed to the client.
     due: std::collections::VecDeque<Ack>,
     outbox: Option<Box<dyn AckOutbox>>,
-    /// Handed to the client and not yet seen on the wire.
-    queued: usize,
     /// A message of this connection was dropped without an outcome.
     lost: bool,
 }
@@ -66,13 +64,10 @@ impl Window {
     /// the same lock that acknowledgements are queued under.
     pub fn sever(&self, cut: impl FnOnce()) {
         let mut state = self.lock();
-        self.series
-            .stale_acks
-            .inc_by((state.due.len() + state.queued) as u64);
+        self.series.stale_acks.inc_by(state.acks.leaving() as u64);
         state.acks.severed();
         state.due.clear();
         state.outbox = None;
-        state.queued = 0;
         state.lost = false;
         cut();
         self.publish(&state);
@@ -95,14 +90,13 @@ impl Window {
     /// Takes all acknowledgements that are due, for a client that is sent to directly.
     pub fn take_due(&self) -> Vec<Ack> {
         let mut state = self.lock();
-        state.queued += state.due.len();
         state.due.drain(..).collect()
     }
 
     /// `count` acknowledgements went out on the wire.
     pub fn sent(&self, count: usize) {
         let mut state = self.lock();
-        state.queued = state.queued.saturating_sub(count);
+        state.acks.sent(count);
         self.series.acked.inc_by(count as u64);
         // Room in the client's queue again.
         self.hand_over(&mut state, Vec::new());
@@ -132,7 +126,7 @@ impl Window {
     /// Whether everything delivered is acknowledged, and every acknowledgement on the wire.
     pub fn idle(&self) -> bool {
         let state = self.lock();
-        state.acks.unacked() == 0 && state.due.is_empty() && state.queued == 0
+        state.acks.unacked() == 0
     }
 
     /// Bytes of messages on their way.
@@ -166,7 +160,6 @@ impl Window {
                         break;
                     }
                     state.due.pop_front();
-                    state.queued += 1;
                 }
             }
         }
