@@ -76,7 +76,7 @@ const CALLS: &[(&str, &[&str], &str)] = &[
     ),
     (
         "mongodb::",
-        &["store/", "sink/", "cli/dead_letters.rs", "config/"],
+        &["store/", "sink/", "app/replay.rs", "cli/dead_letters.rs"],
         "only store and sink talk to the database",
     ),
     (

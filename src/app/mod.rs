@@ -6,6 +6,7 @@
 
 mod places;
 mod reload;
+mod replay;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use crate::store::{Store, connect};
 use crate::telemetry::{Ledger, Registry};
 use places::Places;
 use reload::Reload;
+pub use replay::{Replayed, replay};
 
 /// A configuration that has passed every check that needs no network.
 pub struct Prepared {

@@ -3,16 +3,14 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
-use bytes::Bytes;
+use anyhow::Context;
 use clap::{Args, Subcommand};
 use mongodb::bson::oid::ObjectId;
 
-use super::{ConfigArgs, block_on};
-use crate::app::Prepared;
-use crate::decode::decode;
-use crate::model::{Message, Timestamp};
-use crate::store::{DeadLetter, DeadLetterFilter, Key, Store, connect, encode_reading};
+use super::{ConfigArgs, Usage, block_on};
+use crate::app::{Prepared, Replayed, replay};
+use crate::model::Timestamp;
+use crate::store::{DeadLetter, DeadLetterFilter, Store, connect, provision};
 
 /// List, show, replay or drop messages that could not be stored
 #[derive(Debug, Args)]
@@ -31,7 +29,7 @@ enum Action {
         #[command(flatten)]
         which: Which,
         /// At most this many
-        #[arg(long, default_value_t = 50)]
+        #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
         limit: u32,
     },
     /// One dead letter, whole
@@ -45,6 +43,8 @@ enum Action {
         payload: bool,
     },
     /// Decode again with today's configuration, store what is sound now, keep the rest
+    ///
+    /// What is stored already is not stored again. Exit code 1 when any had to be kept.
     Replay {
         #[command(flatten)]
         config: ConfigArgs,
@@ -101,7 +101,9 @@ impl Which {
     fn some(self, all: bool) -> anyhow::Result<DeadLetterFilter> {
         let filter = self.filter();
         if filter.is_empty() && !all {
-            bail!("say which (--id, --stream, --reason, --since, --until), or --all");
+            return Err(
+                Usage("say which (--id, --stream, --reason, --since, --until), or --all").into(),
+            );
         }
         Ok(filter)
     }
@@ -122,7 +124,7 @@ impl DeadLetters {
             } => block_on(show(config.prepare()?, id, payload)),
             Action::Replay { config, which, all } => {
                 let filter = which.some(all)?;
-                block_on(replay(config.prepare()?, filter))
+                block_on(replay_all(config.prepare()?, filter))
             }
             Action::Drop { config, which, all } => {
                 let filter = which.some(all)?;
@@ -131,7 +133,7 @@ impl DeadLetters {
                         .await?
                         .drop_dead_letters(&filter)
                         .await?;
-                    println!("{dropped} dropped");
+                    writeln!(std::io::stdout(), "{dropped} dropped")?;
                     Ok(ExitCode::SUCCESS)
                 })
             }
@@ -152,17 +154,20 @@ async fn list(
     let store = open(&prepared).await?;
     let total = store.count_dead_letters(&filter).await?;
     let letters = store.find_dead_letters(&filter, i64::from(limit)).await?;
-    for letter in &letters {
-        println!(
-            "{}  {}  {:20}  {}  {}",
-            letter.id,
-            letter.at,
-            letter.reason,
-            printable(&letter.topic),
-            printable(&letter.detail)
-        );
+    let mut out = std::io::stdout().lock();
+    for DeadLetter {
+        id,
+        at,
+        reason,
+        topic,
+        detail,
+        ..
+    } in &letters
+    {
+        let (topic, detail) = (printable(topic), printable(detail));
+        writeln!(out, "{id}  {at}  {reason:20}  {topic}  {detail}")?;
     }
-    println!("{} of {total}", letters.len());
+    writeln!(out, "{} of {total}", letters.len())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -171,156 +176,85 @@ async fn show(prepared: Prepared, id: ObjectId, payload_only: bool) -> anyhow::R
         id: Some(id),
         ..DeadLetterFilter::default()
     };
-    let letters = open(&prepared).await?.find_dead_letters(&filter, 1).await?;
+    let mut letters = open(&prepared).await?.find_dead_letters(&filter, 1).await?;
     let letter = letters
-        .first()
+        .pop()
         .with_context(|| format!("there is no dead letter {id}"))?;
+    let mut out = std::io::stdout().lock();
     if payload_only {
-        std::io::stdout().write_all(&letter.payload)?;
+        out.write_all(&letter.payload)?;
         return Ok(ExitCode::SUCCESS);
     }
+    let cut = if letter.cut() { ", cut" } else { "" };
+    let replays = match &letter.last_replay {
+        Some(last) => format!("{}, the last kept it: {last}", letter.attempts),
+        None => letter.attempts.to_string(),
+    };
     let stream = letter.stream.as_deref().unwrap_or("none claimed it");
-    println!(
-        "id        {}\nreceived  {}\ntopic     {}",
-        letter.id,
-        letter.at,
-        printable(&letter.topic)
-    );
-    println!(
-        "stream    {stream}\nreason    {}\ndetail    {}",
-        letter.reason,
-        printable(&letter.detail)
-    );
-    println!(
-        "qos       {}\nretained  {}\ngateway   {}\nreplays   {}",
-        letter.qos as u8, letter.retained, letter.gateway, letter.attempts
-    );
-    println!(
-        "payload   {} bytes{}",
-        letter.payload_bytes,
-        if letter.cut() { ", cut" } else { "" }
-    );
-    println!("{}", printable(&String::from_utf8_lossy(&letter.payload)));
+    for (name, value) in [
+        ("id", letter.id.to_string()),
+        ("received", letter.at.to_string()),
+        ("topic", letter.topic.clone()),
+        ("stream", stream.to_owned()),
+        ("reason", letter.reason.clone()),
+        ("detail", letter.detail.clone()),
+        ("qos", (letter.qos as u8).to_string()),
+        ("retained", letter.retained.to_string()),
+        ("gateway", letter.gateway.clone()),
+        ("replays", replays),
+        ("payload", format!("{} bytes{cut}", letter.payload_bytes)),
+    ] {
+        writeln!(out, "{name:10}{}", printable(&value))?;
+    }
+    for line in String::from_utf8_lossy(&letter.payload).lines() {
+        writeln!(out, "{}", printable(line))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-async fn replay(prepared: Prepared, filter: DeadLetterFilter) -> anyhow::Result<ExitCode> {
+async fn replay_all(prepared: Prepared, filter: DeadLetterFilter) -> anyhow::Result<ExitCode> {
     let store = open(&prepared).await?;
+    // A stream that is new today has no collection yet; the server would make an ordinary one.
+    provision(&store, &prepared.loaded.config).await?;
+    let mut out = std::io::stdout();
     let (mut stored, mut kept) = (0, 0);
-    for letter in store.find_dead_letters(&filter, 0).await? {
-        match replay_one(&prepared, &store, &letter).await? {
-            Ok(()) => {
-                let one = DeadLetterFilter {
-                    id: Some(letter.id),
-                    ..DeadLetterFilter::default()
-                };
+    for id in store.dead_letter_ids(&filter).await? {
+        let one = DeadLetterFilter {
+            id: Some(id),
+            ..DeadLetterFilter::default()
+        };
+        let Some(letter) = store.find_dead_letters(&one, 1).await?.pop() else {
+            continue;
+        };
+        match replay(&prepared.router, &store, &letter).await? {
+            Replayed::Stored => {
                 store.drop_dead_letters(&one).await?;
                 stored += 1;
             }
-            Err((reason, detail)) => {
-                store
-                    .note_failed_replay(letter.id, &reason, &detail)
-                    .await?;
-                println!("{}  kept: {reason}: {}", letter.id, printable(&detail));
+            Replayed::Kept { reason, detail } => {
+                store.note_failed_replay(id, &reason, &detail).await?;
+                writeln!(out, "{id}  kept: {reason}: {}", printable(&detail))?;
                 kept += 1;
             }
         }
     }
-    println!("{stored} stored, {kept} kept");
-    Ok(ExitCode::SUCCESS)
+    writeln!(out, "{stored} stored, {kept} kept")?;
+    Ok(if kept == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
-/// Stores one letter's readings, or says why not. Ids follow from the letter's, so that a replay
-/// that was cut off can be repeated without doubling anything.
-async fn replay_one(
-    prepared: &Prepared,
-    store: &Store,
-    letter: &DeadLetter,
-) -> anyhow::Result<Result<(), (String, String)>> {
-    if letter.cut() {
-        return Ok(Err((
-            letter.reason.clone(),
-            "the payload was cut when it was kept; it cannot be decoded".into(),
-        )));
-    }
-    let message = Message {
-        topic: letter
-            .topic_bytes
-            .clone()
-            .unwrap_or_else(|| letter.topic.clone().into_bytes())
-            .into(),
-        payload: Bytes::from(letter.payload.clone()),
-        qos: letter.qos,
-        // Asked for by a person now: not a replay that should be skipped.
-        retain: false,
-        dup: false,
-        received_at: letter.at,
-    };
-    let decoded = decode(&prepared.router, &message);
-    if let Some(refusal) = decoded.refused {
-        return Ok(Err((refusal.reason.code().to_owned(), refusal.detail)));
-    }
-    let Some(stream) = decoded.stream.filter(|_| !decoded.readings.is_empty()) else {
-        let reason = decoded.ignored.map_or("no_values", |reason| reason.code());
-        return Ok(Err((
-            reason.to_owned(),
-            "today's configuration leaves this message out".into(),
-        )));
-    };
-    let series = store.series(stream.config());
-    let ids: Vec<_> = (0u32..)
-        .map(|position| derived_id(letter.id, position))
-        .take(decoded.readings.len())
-        .collect();
-    let keys: Vec<_> = decoded
-        .readings
-        .iter()
-        .zip(&ids)
-        .map(|(reading, id)| Key {
-            device: reading.device.as_str(),
-            timestamp: reading.timestamp,
-            id: *id,
-        })
-        .collect();
-    let there = series.stored(&keys).await?;
-    let mut documents = Vec::new();
-    for (reading, id) in decoded
-        .readings
-        .iter()
-        .zip(&ids)
-        .filter(|(_, id)| !there.contains(*id))
-    {
-        match encode_reading(*id, reading) {
-            Ok(document) => documents.push(document),
-            Err(error) => return Ok(Err(("too_large".into(), error.to_string()))),
+/// Text from outside, made safe for one line of a terminal.
+fn printable(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() {
+            safe.extend(c.escape_default());
+        } else {
+            safe.push(c);
         }
     }
-    if !documents.is_empty() {
-        series
-            .insert(&documents, &mut store.session().await?)
-            .await?;
-    }
-    Ok(Ok(()))
-}
-
-/// The letter's id for its first reading, and neighbours of it for the others.
-fn derived_id(letter: ObjectId, position: u32) -> ObjectId {
-    let mut bytes = letter.bytes();
-    for (byte, add) in bytes[4..8].iter_mut().zip(position.to_be_bytes()) {
-        *byte ^= add;
-    }
-    ObjectId::from_bytes(bytes)
-}
-
-/// Text from outside, made safe for a terminal.
-fn printable(text: &str) -> String {
-    text.chars()
-        .flat_map(|c| {
-            if c.is_control() && c != '\n' {
-                c.escape_default().collect::<Vec<_>>()
-            } else {
-                vec![c]
-            }
-        })
-        .collect()
+    safe
 }

@@ -86,11 +86,24 @@ impl Cli {
             Command::Completions(command) => command.run(),
         };
         outcome.unwrap_or_else(|error| {
+            let closed = |io: &std::io::Error| io.kind() == std::io::ErrorKind::BrokenPipe;
+            if error.downcast_ref().is_some_and(closed) {
+                // Whoever read the output has seen enough.
+                return ExitCode::SUCCESS;
+            }
             eprintln!("tidegate: {}", sentence(&error));
-            ExitCode::FAILURE
+            match error.downcast_ref::<Usage>() {
+                Some(_) => ExitCode::from(2),
+                None => ExitCode::FAILURE,
+            }
         })
     }
 }
+
+/// Arguments that do not make sense together.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Usage(&'static str);
 
 /// The error and its causes on one line, without saying the same twice.
 fn sentence(error: &anyhow::Error) -> String {
@@ -106,8 +119,11 @@ fn sentence(error: &anyhow::Error) -> String {
 
 /// A runtime for commands that talk to the network.
 fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    tokio::runtime::Builder::new_multi_thread()
+    let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
-        .build()?
-        .block_on(future)
+        .build()?;
+    let outcome = runtime.block_on(future);
+    // A name look-up that hangs must not hold up the exit.
+    runtime.shutdown_background();
+    outcome
 }

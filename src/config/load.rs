@@ -34,9 +34,20 @@ impl Sources {
     pub fn new(files: Vec<PathBuf>) -> Self {
         Self {
             files,
-            environment: std::env::vars().collect(),
+            environment: environment(),
         }
     }
+}
+
+/// The variables with our prefix. A value that is not UTF-8 can only be wrong: it is read with
+/// replacement characters, which the key's own check then shows.
+fn environment() -> Vec<(String, String)> {
+    let text = |value: std::ffi::OsString| value.to_string_lossy().into_owned();
+    std::env::vars_os()
+        .map(|(name, value)| (text(name), value))
+        .filter(|(name, _)| name.starts_with(PREFIX))
+        .map(|(name, value)| (name, text(value)))
+        .collect()
 }
 
 /// A sound configuration and what is odd about it.

@@ -23,7 +23,7 @@ pub use log::{LogConfig, LogFormat};
 pub use mongodb::MongodbConfig;
 pub use mqtt::{BrokerAddress, MqttConfig, MqttTlsConfig, Protocol};
 pub use secret::Secret;
-pub use sink::SinkConfig;
+pub use sink::{Dedup, SinkConfig};
 use streams::Action;
 pub use streams::StreamConfig;
 pub use units::{ByteSize, Span};

@@ -18,6 +18,8 @@ pub struct SinkConfig {
     /// How long a free writer waits for more readings: 0 stores at once; more trades latency for
     /// fewer, fuller writes (a write costs per device in it, not per reading).
     pub min_linger: Span,
+    /// Which readings with a time of their own are looked up before they are written.
+    pub dedup: Dedup,
     /// QoS 0 readings held per lane, the oldest are dropped beyond it, counted.
     pub qos0_messages: usize,
     /// Bytes of them per lane.
@@ -28,6 +30,18 @@ pub struct SinkConfig {
     pub drain_timeout: Span,
 }
 
+/// Which readings are looked up, by device and time, before they are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Dedup {
+    /// None: what the broker delivers twice is stored twice.
+    Off,
+    /// Those the broker says it may have delivered before, or replays from its retained store.
+    Redelivered,
+    /// All: for gateways that are handed each other's messages. Costs a query for each batch.
+    Always,
+}
+
 impl Default for SinkConfig {
     fn default() -> Self {
         Self {
@@ -35,6 +49,7 @@ impl Default for SinkConfig {
             batch_readings: 10_000,
             batch_bytes: ByteSize::mib(8),
             min_linger: Span::secs(0),
+            dedup: Dedup::Redelivered,
             qos0_messages: 10_000,
             qos0_bytes: ByteSize::mib(8),
             retry_max: Span::secs(10),

@@ -253,11 +253,7 @@ impl Check<'_> {
             );
         }
         TimeRule {
-            paths: match &time.path {
-                // The default means nothing where the payload has no paths.
-                path if !self.payload && *path == TimeConfig::default().path => Vec::new(),
-                path => self.paths("time.path", &path.0),
-            },
+            paths: self.paths("time.path", &time.path.0),
             unit: time.unit,
             zone,
             earliest: earliest.unwrap_or(0),

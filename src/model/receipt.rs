@@ -12,12 +12,12 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 pub enum Outcome {
     /// Left out under a named rule.
     Ignored = 1,
-    /// QoS 0 only: pushed out of a full lane.
-    Dropped = 2,
     /// Found in the series already.
-    AlreadyStored = 3,
+    AlreadyStored = 2,
     /// Written and acknowledged by MongoDB.
-    Stored = 4,
+    Stored = 3,
+    /// QoS 0 only: pushed out of a full lane, at least in part.
+    Dropped = 4,
     /// At least one part was written to the dead letters.
     DeadLettered = 5,
 }
@@ -26,9 +26,9 @@ impl Outcome {
     fn from_u8(value: u8) -> Option<Self> {
         [
             Self::Ignored,
-            Self::Dropped,
             Self::AlreadyStored,
             Self::Stored,
+            Self::Dropped,
             Self::DeadLettered,
         ]
         .into_iter()
@@ -58,13 +58,13 @@ struct Inner {
     owner: Arc<dyn Settle>,
     /// Live clones that have not settled.
     unsettled: AtomicU32,
-    worst: AtomicU8,
+    greatest: AtomicU8,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
         let delivered = *self.unsettled.get_mut() == 0;
-        let outcome = Outcome::from_u8(*self.worst.get_mut()).filter(|_| delivered);
+        let outcome = Outcome::from_u8(*self.greatest.get_mut()).filter(|_| delivered);
         self.owner.settled(self.ticket, outcome);
     }
 }
@@ -80,13 +80,13 @@ impl Receipt {
             ticket,
             owner,
             unsettled: AtomicU32::new(1),
-            worst: AtomicU8::new(0),
+            greatest: AtomicU8::new(0),
         }))
     }
 
     /// Ends this part.
     pub fn settle(self, outcome: Outcome) {
-        self.0.worst.fetch_max(outcome as u8, Ordering::AcqRel);
+        self.0.greatest.fetch_max(outcome as u8, Ordering::AcqRel);
         self.0.unsettled.fetch_sub(1, Ordering::AcqRel);
     }
 }
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_part_names_the_outcome_once_all_are_settled() {
+    fn the_greatest_part_names_the_outcome_once_all_are_settled() {
         let log = Arc::new(Log::default());
         let first = receipt(&log);
         let second = first.clone();

@@ -52,7 +52,7 @@ impl Tasks {
         let tasks = self.clone();
         let task = async move {
             let outcome = future.await;
-            outcome.map_err(|error| error.to_string())
+            outcome.map_err(|error| format!("{error:#}"))
         };
         let handle = self.tracker.spawn(task);
         self.tracker.spawn(async move {
@@ -78,7 +78,7 @@ impl Tasks {
             tokio::select! {
                 // Dropped when everybody else is done: a service holds nothing that needs finishing.
                 () = done.cancelled() => Ok(()),
-                outcome = future => outcome.map_err(|error| error.to_string()),
+                outcome = future => outcome.map_err(|error| format!("{error:#}")),
             }
         });
         tokio::spawn(async move {

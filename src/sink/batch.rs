@@ -1,6 +1,7 @@
 //! What one write holds: loads sorted out by destination, readings in the order that is cheapest
 //! for MongoDB.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use mongodb::bson::RawDocumentBuf;
@@ -25,11 +26,11 @@ pub struct Entry {
 
 impl Entry {
     /// What identifies it to a look-up.
-    pub fn key(&self) -> Key<'_> {
+    pub fn key<'a>(&'a self, document: &'a RawDocumentBuf) -> Key<'a> {
         Key {
             device: self.reading.device.as_str(),
             timestamp: self.reading.timestamp,
-            id: self.id,
+            document,
         }
     }
 
@@ -41,17 +42,14 @@ impl Entry {
         stream: &StreamConfig,
         gateway: &str,
     ) -> Letter {
-        Letter {
-            letter: DeadLetter::new(
-                &self.message,
-                reason.code(),
-                detail,
-                Some(&stream.name),
-                gateway,
-            ),
+        Letter::new(
+            self.message,
             reason,
-            receipt: self.receipt,
-        }
+            detail,
+            Some(&stream.name),
+            gateway,
+            self.receipt,
+        )
     }
 }
 
@@ -67,20 +65,62 @@ pub struct Group {
     pub devices: usize,
 }
 
-/// A dead letter on its way.
+/// A dead letter on its way: one for each message and reason.
 pub struct Letter {
+    message: Arc<Message>,
     /// What is written.
     pub letter: DeadLetter,
     /// For the count.
     pub reason: Reason,
     /// Settled when it is written.
-    pub receipt: Receipt,
+    receipts: Vec<Receipt>,
 }
 
 impl Letter {
+    fn new(
+        message: Arc<Message>,
+        reason: Reason,
+        detail: &str,
+        stream: Option<&str>,
+        gateway: &str,
+        receipt: Receipt,
+    ) -> Self {
+        let letter = DeadLetter::new(&message, reason.code(), detail, stream, gateway);
+        Self {
+            message,
+            letter,
+            reason,
+            receipts: vec![receipt],
+        }
+    }
+
     /// Ends it.
     pub fn settle(self) {
-        self.receipt.settle(Outcome::DeadLettered);
+        for receipt in self.receipts {
+            receipt.settle(Outcome::DeadLettered);
+        }
+    }
+
+    /// Brings letters about parts of one message together, so that a message of many readings is
+    /// not kept many times.
+    pub fn fold(letters: Vec<Letter>) -> Vec<Letter> {
+        let mut folded: Vec<Letter> = Vec::with_capacity(letters.len());
+        let mut by_message: HashMap<(*const Message, Reason), usize> = HashMap::new();
+        for mut letter in letters {
+            let key = (Arc::as_ptr(&letter.message), letter.reason);
+            match by_message.get(&key) {
+                Some(position) => folded[*position].receipts.append(&mut letter.receipts),
+                None => {
+                    by_message.insert(key, folded.len());
+                    folded.push(letter);
+                }
+            }
+        }
+        for letter in folded.iter_mut().filter(|letter| letter.receipts.len() > 1) {
+            let more = letter.receipts.len() - 1;
+            letter.letter.detail += &format!(" (and {more} more of this message's readings)");
+        }
+        folded
     }
 }
 
@@ -112,28 +152,22 @@ pub fn sort_out(loads: Vec<Load>, gateway: &str) -> (Vec<Group>, Vec<Letter>) {
                 }
             }
             (Cargo::DeadLetter { reason, detail }, stream) => {
-                let name = stream.as_ref().map(|s| s.name.as_str());
-                let letter = DeadLetter::new(&message, reason.code(), &detail, name, gateway);
-                letters.push(Letter {
-                    letter,
-                    reason,
-                    receipt,
-                });
+                let stream = stream.as_ref().map(|s| s.name.as_str());
+                letters.push(Letter::new(
+                    message, reason, &detail, stream, gateway, receipt,
+                ));
             }
             // A reading belongs to a stream; one that does not is kept rather than lost.
             (Cargo::Reading(_), None) => {
-                let letter = DeadLetter::new(
-                    &message,
-                    Reason::NoRoute.code(),
-                    "no stream claims this reading",
+                let detail = "no stream claims this reading";
+                letters.push(Letter::new(
+                    message,
+                    Reason::NoRoute,
+                    detail,
                     None,
                     gateway,
-                );
-                letters.push(Letter {
-                    letter,
-                    reason: Reason::NoRoute,
                     receipt,
-                });
+                ));
             }
         }
     }

@@ -50,6 +50,16 @@ impl Cause {
             Cause::Other => "other",
         }
     }
+
+    /// What somebody has to do about it, where only somebody can.
+    pub const fn remedy(self) -> Option<&'static str> {
+        match self {
+            Cause::Unauthorized => Some(
+                "Check user and password in mongodb.uri, and grant the user readWrite on the database: db.grantRolesToUser",
+            ),
+            _ => None,
+        }
+    }
 }
 
 /// What is known about the documents of a failed write.

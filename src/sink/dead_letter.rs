@@ -2,11 +2,13 @@
 //! finds them there has succeeded.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mongodb::bson::RawDocumentBuf;
 use mongodb::error::ErrorKind;
 
 use super::batch::Letter;
+use super::call::answer;
 use super::classify::{Cause, Verdict, classify};
 use super::insert::Context;
 
@@ -16,9 +18,12 @@ const DUPLICATE_KEY: i32 = 11000;
 /// Bytes of payload in one command: far below the server's 48 MB, whatever the documents' count.
 const MAX_COMMAND_BYTES: usize = 16 * 1024 * 1024;
 
+/// How long the server may take to confirm.
+const LIMIT: Duration = Duration::from_secs(30);
+
 /// Stores all letters, settling each.
 pub async fn write_letters(letters: Vec<Letter>, context: &mut Context<'_>) {
-    let mut rest = letters.into_iter().peekable();
+    let mut rest = Letter::fold(letters).into_iter().peekable();
     while rest.peek().is_some() {
         let mut some = Vec::new();
         let mut bytes = 0;
@@ -34,39 +39,27 @@ pub async fn write_letters(letters: Vec<Letter>, context: &mut Context<'_>) {
 
 async fn write_some(letters: Vec<Letter>, context: &mut Context<'_>) {
     let documents: Arc<[RawDocumentBuf]> = letters.iter().map(|l| l.letter.encode()).collect();
+    let collection = context.store.dead_letters_raw();
+    let place = collection.name().to_owned();
     loop {
-        let (collection, sent) = (context.store.dead_letters_raw(), Arc::clone(&documents));
-        // In a task of its own: a driver call is never dropped half way.
-        let call =
-            tokio::spawn(async move { collection.insert_many(sent.iter()).ordered(false).await });
-        let (text, cause) = match call.await {
-            Ok(Ok(_)) => break,
-            Ok(Err(error)) if all_there(&error) => break,
-            Ok(Err(error)) => {
+        let (collection, sent) = (collection.clone(), Arc::clone(&documents));
+        let call = async move { collection.insert_many(sent.iter()).ordered(false).await };
+        match answer(context.health, &place, LIMIT, call).await {
+            Ok(_) => break,
+            Err(error) if all_there(&error) => break,
+            Err(error) => {
                 let cause = match classify(&error) {
                     Verdict::NotWritten(cause) | Verdict::Unclear(cause) => cause,
                     Verdict::ByDocument { .. } | Verdict::Divide(_) => Cause::Other,
                 };
-                (error.to_string(), cause)
+                context.pause(&place, cause, &error.to_string()).await;
             }
-            Err(join) => (join.to_string(), Cause::Other),
-        };
-        context
-            .metrics
-            .attempts_failed
-            .with_label_values(&[cause.name()])
-            .inc();
-        context.health.bad(&text);
-        tokio::time::sleep(context.backoff.next_pause()).await;
+        }
     }
-    context.health.good();
-    context.backoff.reset();
+    context.succeeded(&place);
     for letter in letters {
-        context
-            .metrics
-            .dead_letters
-            .with_label_values(&[letter.reason.code()])
-            .inc();
+        let written = &context.metrics.dead_letters;
+        written.with_label_values(&[letter.reason.code()]).inc();
         letter.settle();
     }
 }

@@ -1,14 +1,15 @@
-//! Whether MongoDB takes writes: told by the writers' own results and, when they are idle, by a
-//! probe. Feeds `/readyz` and a gauge.
+//! Whether MongoDB takes writes: told by the writers' own results, place by place, and by a probe
+//! when they are idle. A place is a collection; the gateway is ready when none is in trouble.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use prometheus::IntGauge;
 use tokio_util::sync::CancellationToken;
 
+use super::call::answer;
 use crate::runtime::{Condition, Readiness};
 use crate::store::{Store, probe};
 use crate::telemetry::Registry;
@@ -16,14 +17,24 @@ use crate::telemetry::Registry;
 /// How often an idle gateway asks, and how old a writer's result may be to spare the question.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long an answer may take.
-const LIMIT: Duration = Duration::from_secs(10);
+/// How long the server may take for the answer.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// What the probe is about.
+const SERVER: &str = "server";
 
 /// The state of the database as seen from here.
 pub struct Health {
     condition: Condition,
     writable: IntGauge,
-    last_write: Mutex<Option<Instant>>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    last_success: Option<Instant>,
+    /// Reasons by place.
+    trouble: BTreeMap<String, String>,
 }
 
 impl Health {
@@ -32,46 +43,66 @@ impl Health {
             condition: readiness.condition("mongodb", "not reached yet"),
             writable: registry.gauge(
                 "tidegate_mongodb_writable",
-                "1 when the last write or probe was acknowledged",
+                "1 when every collection took the last write to it, and the last probe was acknowledged",
             ),
-            last_write: Mutex::new(None),
+            state: Mutex::default(),
         }
     }
 
-    /// A write was acknowledged.
-    pub fn good(&self) {
-        self.set_last_write(Some(Instant::now()));
-        self.writable.set(1);
-        if self.condition.clear() {
-            tracing::info!("MongoDB takes writes");
+    /// A write to `place` was acknowledged.
+    pub fn good(&self, place: &str) {
+        let mut state = self.lock();
+        state.last_success = Some(Instant::now());
+        // The server as a whole answers if any part of it does.
+        let news = [place, SERVER]
+            .into_iter()
+            .filter(|place| state.trouble.remove(*place).is_some())
+            .count()
+            > 0;
+        if state.trouble.is_empty() {
+            self.writable.set(1);
+            self.condition.clear();
+        } else if news {
+            self.raise(&state);
+        }
+        if news {
+            tracing::info!(place, "MongoDB takes writes again");
         }
     }
 
-    /// A write failed or is overdue.
-    pub fn bad(&self, reason: &str) {
-        self.set_last_write(None);
+    /// A write to `place` failed or is overdue.
+    pub fn bad(&self, place: &str, reason: &str) {
+        let mut state = self.lock();
+        state.last_success = None;
+        let before = state.trouble.insert(place.to_owned(), reason.to_owned());
         self.writable.set(0);
-        if self.condition.raise(reason) {
+        self.raise(&state);
+        if before.as_deref() != Some(reason) {
             tracing::warn!(
+                place,
                 error = reason,
                 "MongoDB does not take writes; trying again, nothing is acknowledged meanwhile"
             );
         }
     }
 
-    fn set_last_write(&self, at: Option<Instant>) {
-        *self
-            .last_write
-            .lock()
-            .expect("nothing panics while holding an instant") = at;
+    fn raise(&self, state: &State) {
+        let reasons = state
+            .trouble
+            .iter()
+            .map(|(place, reason)| format!("{place}: {reason}"));
+        self.condition.raise(reasons.collect::<Vec<_>>().join("; "));
     }
 
     fn fresh(&self) -> bool {
-        let last = *self
-            .last_write
-            .lock()
-            .expect("nothing panics while holding an instant");
-        last.is_some_and(|at| at.elapsed() < INTERVAL)
+        self.lock()
+            .last_success
+            .is_some_and(|at| at.elapsed() < INTERVAL)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Reasons and an instant are sound whatever a panicking holder was doing.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks when the writers have nothing to tell.
@@ -97,14 +128,31 @@ impl Health {
     }
 
     async fn ask(&self, store: &Store) {
-        // In a task of its own: a driver call is never dropped half way.
-        let store = store.clone();
-        let call = tokio::spawn(async move { probe(&store, LIMIT, None).await });
-        match tokio::time::timeout(LIMIT + Duration::from_secs(5), call).await {
-            Ok(Ok(Ok(()))) => self.good(),
-            Ok(Ok(Err(error))) => self.bad(&error.to_string()),
-            Ok(Err(join)) => self.bad(&join.to_string()),
-            Err(_) => self.bad("no answer to a write"),
+        let asked = store.clone();
+        let question = async move { probe(&asked, None, Some(LIMIT), None).await };
+        match answer(self, SERVER, LIMIT, question).await {
+            Ok(()) => self.good(SERVER),
+            Err(error) => self.bad(SERVER, &error.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ready_when_no_place_is_in_trouble() {
+        let readiness = Readiness::default();
+        let health = Health::new(&Registry::default(), &readiness);
+        health.bad("a", "not authorized");
+        health.bad(SERVER, "unreachable");
+        health.good("b");
+        let reasons = readiness.reasons();
+        assert_eq!(reasons["mongodb"], "a: not authorized");
+        health.good(SERVER);
+        assert_eq!(readiness.reasons().len(), 1);
+        health.good("a");
+        assert!(readiness.reasons().is_empty());
     }
 }

@@ -1,22 +1,22 @@
-//! Writes one group of readings, however long it takes: attempt, verdict, look-up, again.
+//! Writes one group of readings, however long it takes: look up where something may be there
+//! already, attempt, verdict, again.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use mongodb::ClientSession;
-use mongodb::bson::RawDocumentBuf;
 use mongodb::error::Error;
 
-use super::batch::{Entry, Group, Letter};
+use super::batch::{Group, Letter};
+use super::call::answer;
 use super::classify::{Cause, Verdict, classify};
 use super::health::Health;
 use super::metrics::SinkMetrics;
+use super::part::{LookUp, Part};
+use crate::config::{Dedup, StreamConfig};
 use crate::model::{Outcome, Reason};
 use crate::runtime::Backoff;
-use crate::store::{Series, Store, probe};
-
-/// Beyond the server's own time limit, before a call counts as overdue.
-const GRACE: Duration = Duration::from_secs(15);
+use crate::store::{Found, Series, Store, probe};
 
 /// What a group's write needs.
 pub struct Context<'a> {
@@ -24,6 +24,8 @@ pub struct Context<'a> {
     pub store: &'a Store,
     /// Named in dead letters.
     pub gateway: &'a str,
+    /// Which readings to look up before they are written.
+    pub dedup: Dedup,
     /// Counts.
     pub metrics: &'a SinkMetrics,
     /// Told of every result.
@@ -32,288 +34,276 @@ pub struct Context<'a> {
     pub backoff: Backoff,
 }
 
+impl Context<'_> {
+    /// Reports a failed attempt at `place` and waits before the next.
+    pub async fn pause(&mut self, place: &str, cause: Cause, error: &str) {
+        let failed = &self.metrics.attempts_failed;
+        failed.with_label_values(&[cause.name()]).inc();
+        match cause.remedy() {
+            Some(remedy) => self.health.bad(place, &format!("{error}. {remedy}")),
+            None => self.health.bad(place, error),
+        }
+        tokio::time::sleep(self.backoff.next_pause()).await;
+    }
+
+    /// Reports a success at `place`.
+    pub fn succeeded(&mut self, place: &str) {
+        self.health.good(place);
+        self.backoff.reset();
+    }
+}
+
 /// Stores all entries of `group`, settling each; returns those the server refuses for what they
 /// are. Returns only when nothing is left to write.
-pub async fn insert_readings(group: Group, mut context: Context<'_>) -> Vec<Letter> {
-    let Group {
-        stream,
-        entries,
-        documents,
-        devices,
-    } = group;
-    let series = context.store.series(&stream);
-    let mut letters = Vec::new();
-    context.metrics.batch_readings.observe(entries.len() as f64);
+pub async fn insert_readings(group: Group, context: Context<'_>) -> Vec<Letter> {
+    let (readings, devices) = (group.entries.len() as f64, group.devices.max(1) as f64);
+    context.metrics.batch_readings.observe(readings);
     context
         .metrics
         .readings_per_device
-        .observe(entries.len() as f64 / devices.max(1) as f64);
-
-    // One for all attempts: see `probe`.
-    let mut session = None;
-    // Parts still to be written. More than one only after a command had to be divided.
-    let mut parts = vec![Part {
-        entries,
-        documents: Arc::from(documents),
-        unclear: false,
-    }];
-    while let Some(mut part) = parts.pop() {
-        if part.unclear {
-            match settle_stored(&series, &mut part, &stream.name, &context, &mut session).await {
-                Ok(()) if part.entries.is_empty() => continue,
-                Ok(()) => part.unclear = false,
-                Err(error) => {
-                    pause(&mut context, &error.to_string(), Cause::Other).await;
-                    parts.push(part);
-                    continue;
-                }
-            }
-        }
-        let started = Instant::now();
-        let result = attempt(&series, &part.documents, &context, &mut session).await;
-        context
-            .metrics
-            .insert_seconds
-            .observe(started.elapsed().as_secs_f64());
-        let (error_text, verdict) = match result {
-            Ok(()) => {
-                context.health.good();
-                context.backoff.reset();
-                let stored = context.metrics.stored.with_label_values(&[&stream.name]);
-                stored.inc_by(part.entries.len() as u64);
-                part.settle_all(Outcome::Stored);
-                continue;
-            }
-            Err(error) => (error.to_string(), classify(&error)),
+        .observe(readings / devices);
+    let mut writing = Writing {
+        series: context.store.series(&group.stream),
+        stream: Arc::clone(&group.stream),
+        session: None,
+        letters: Vec::new(),
+        context,
+    };
+    let mut parts = Part::of(group, writing.context.dedup);
+    while let Some(part) = parts.pop() {
+        let rest = match part.look_up {
+            LookUp::No => writing.attempt(part).await,
+            LookUp::Delivered | LookUp::Written => writing.look_up(part).await,
         };
-        match verdict {
+        parts.extend(rest);
+    }
+    writing.letters
+}
+
+/// One group on its way.
+struct Writing<'a> {
+    context: Context<'a>,
+    stream: Arc<StreamConfig>,
+    series: Series,
+    /// One for all attempts: see `probe`.
+    session: Option<ClientSession>,
+    letters: Vec<Letter>,
+}
+
+impl Writing<'_> {
+    /// One insert; returns what is left to do.
+    async fn attempt(&mut self, part: Part) -> Vec<Part> {
+        let started = Instant::now();
+        let result = self.insert(&part).await;
+        let seconds = started.elapsed().as_secs_f64();
+        self.context.metrics.insert_seconds.observe(seconds);
+        let Err(error) = result else {
+            self.context.succeeded(self.series.name());
+            self.stored(part);
+            return Vec::new();
+        };
+        match classify(&error) {
             Verdict::NotWritten(cause) => {
-                pause(&mut context, &error_text, cause).await;
-                parts.push(part);
+                self.pause(cause, &error).await;
+                vec![part]
             }
             Verdict::Unclear(cause) => {
-                pause(&mut context, &error_text, cause).await;
-                part.unclear = true;
-                parts.push(part);
+                self.pause(cause, &error).await;
+                vec![Part {
+                    look_up: LookUp::Written,
+                    ..part
+                }]
             }
             Verdict::ByDocument {
                 failed,
                 unconfirmed,
             } => {
-                let (again, mut refused, written) = part.split_by(&failed);
-                match refused.pop() {
-                    Some((entry, _, words)) if refused.is_empty() => {
-                        letters.push(entry.refuse(
-                            Reason::MongoRejected,
-                            &words,
-                            &stream,
-                            context.gateway,
-                        ));
-                    }
-                    // The server writes one bucket's readings together: one of them costs all of
-                    // them, and only those refused alone are refused for what they are.
-                    Some(last) => {
-                        refused.push(last);
-                        let pairs = refused.into_iter().map(|(entry, doc, _)| (entry, doc));
-                        parts.extend(
-                            Part::new(pairs.collect(), false)
-                                .halves()
-                                .into_iter()
-                                .flatten(),
-                        );
-                    }
-                    None => {}
+                let judged = part.judged(failed);
+                let mut rest = Vec::new();
+                if unconfirmed && !judged.written.entries.is_empty() {
+                    rest.push(Part {
+                        look_up: LookUp::Written,
+                        ..judged.written
+                    });
+                } else {
+                    self.stored(judged.written);
                 }
-                match written {
-                    written if unconfirmed && !written.entries.is_empty() => {
-                        parts.push(Part {
-                            unclear: true,
-                            ..written
-                        });
-                    }
-                    written => {
-                        let stored = context.metrics.stored.with_label_values(&[&stream.name]);
-                        stored.inc_by(written.entries.len() as u64);
-                        written.settle_all(Outcome::Stored);
-                    }
+                if !judged.again.entries.is_empty() {
+                    self.pause(Cause::Overload, &error).await;
+                    rest.push(judged.again);
                 }
-                if !again.entries.is_empty() {
-                    pause(&mut context, &error_text, Cause::Overload).await;
-                    parts.push(again);
-                }
+                rest.extend(self.refused(judged.refused));
+                rest
             }
-            Verdict::Divide(words) => match part.halves() {
-                Ok(halves) => parts.extend(halves),
-                Err(entry) => letters.push(entry.refuse(
-                    Reason::MongoRejected,
-                    &words,
-                    &stream,
-                    context.gateway,
-                )),
-            },
-        }
-    }
-    letters
-}
-
-/// Some readings and their documents, position by position.
-struct Part {
-    entries: Vec<Entry>,
-    documents: Arc<[RawDocumentBuf]>,
-    /// Whether some may be stored already.
-    unclear: bool,
-}
-
-impl Part {
-    fn new(pairs: Vec<(Entry, RawDocumentBuf)>, unclear: bool) -> Self {
-        let (entries, documents): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
-        Self {
-            entries,
-            documents: Arc::from(documents),
-            unclear,
+            Verdict::Divide(_) if part.entries.len() > 1 => part.halves().into(),
+            Verdict::Divide(words) => self.refused_command(part, &words, &error).await,
         }
     }
 
-    fn settle_all(self, outcome: Outcome) {
-        for entry in self.entries {
-            entry.receipt.settle(outcome);
-        }
-    }
-
-    /// (write again, refused with the server's words, written).
-    fn split_by(
-        self,
-        failed: &[super::classify::DocumentError],
-    ) -> (Part, Vec<(Entry, RawDocumentBuf, String)>, Part) {
-        let (mut again, mut refused, mut written) = (Vec::new(), Vec::new(), Vec::new());
-        let mut errors = failed
-            .iter()
-            .map(|e| (e.index, &e.refused))
-            .collect::<std::collections::HashMap<_, _>>();
-        for (index, (entry, document)) in self
-            .entries
-            .into_iter()
-            .zip(self.documents.iter().cloned())
-            .enumerate()
-        {
-            match errors.remove(&index) {
-                None => written.push((entry, document)),
-                Some(None) => again.push((entry, document)),
-                Some(Some(words)) => refused.push((entry, document, words.clone())),
-            }
-        }
-        (Part::new(again, false), refused, Part::new(written, false))
-    }
-
-    /// Two halves, or the one entry that cannot be divided.
-    fn halves(self) -> Result<[Part; 2], Box<Entry>> {
-        let mut pairs: Vec<_> = self
-            .entries
-            .into_iter()
-            .zip(self.documents.iter().cloned())
-            .collect();
-        if pairs.len() == 1 {
-            let (entry, _) = pairs.remove(0);
-            return Err(Box::new(entry));
-        }
-        let second = pairs.split_off(pairs.len() / 2);
-        Ok([Part::new(pairs, false), Part::new(second, false)])
-    }
-}
-
-/// One insert, in a task of its own: the driver's futures must not be dropped, and it has no time
-/// limit for a call that hangs. An unanswered call is waited for, but said to be overdue: giving
-/// it up could only lead to the same server, and to a second copy should it answer after all.
-async fn attempt(
-    series: &Series,
-    documents: &Arc<[RawDocumentBuf]>,
-    context: &Context<'_>,
-    kept: &mut Option<ClientSession>,
-) -> Result<(), Error> {
-    let (handle, documents) = (series.clone(), Arc::clone(documents));
-    let mut session = match kept.take() {
-        Some(session) => session,
-        None => context.store.session().await?,
-    };
-    let mut call = tokio::spawn(async move {
-        let result = handle.insert(&documents, &mut session).await;
-        (session, result)
-    });
-    let overdue = series.wtimeout() + GRACE;
-    let ended = loop {
-        match tokio::time::timeout(overdue, &mut call).await {
-            Ok(ended) => break ended,
-            Err(_) => {
-                let seconds = overdue.as_secs();
-                context
-                    .health
-                    .bad(&format!("no answer to an insert for {seconds} s"));
-            }
-        }
-    };
-    let (session, result) =
-        ended.expect("an insert does not panic; if it does, this writer must stop the process");
-    *kept = Some(session);
-    result
-}
-
-/// After a write of unclear outcome: makes sure that it is either on a majority or will never
-/// happen, then settles what is found and leaves in `part` only what is missing.
-async fn settle_stored(
-    series: &Series,
-    part: &mut Part,
-    stream: &str,
-    context: &Context<'_>,
-    kept: &mut Option<ClientSession>,
-) -> Result<(), Error> {
-    let (store, handle) = (context.store.clone(), series.clone());
-    let mut session = kept.take();
-    let entries = std::mem::take(&mut part.entries);
-    let documents = std::mem::replace(&mut part.documents, Arc::from([]));
-    let looked = tokio::spawn(async move {
-        let found = match probe(&store, handle.wtimeout(), session.as_mut()).await {
-            Ok(()) => {
-                let keys: Vec<_> = entries.iter().map(Entry::key).collect();
-                handle.stored(&keys).await
-            }
-            Err(error) => Err(error),
+    async fn insert(&mut self, part: &Part) -> Result<(), Error> {
+        let mut session = match self.session.take() {
+            Some(session) => session,
+            None => self.context.store.session().await?,
         };
-        (session, entries, found)
-    })
-    .await;
-    let (session, entries, found) =
-        looked.expect("a look-up does not panic; if it does, this writer must stop the process");
-    *kept = session;
-    context.metrics.look_ups.inc();
-    let found = match found {
-        Ok(found) => found,
-        Err(error) => {
-            part.entries = entries;
-            part.documents = documents;
-            return Err(error);
+        let (series, documents) = (self.series.clone(), Arc::clone(&part.documents));
+        let call = async move {
+            let result = series.insert(&documents, &mut session).await;
+            (session, result)
+        };
+        let limit = self.series.wtimeout();
+        let (session, result) = answer(self.context.health, self.series.name(), limit, call).await;
+        self.session = Some(session);
+        result
+    }
+
+    /// The server writes one bucket's readings together: one of them costs all of them, and only
+    /// those refused alone are refused for what they are.
+    fn refused(
+        &mut self,
+        mut refused: Vec<(super::batch::Entry, mongodb::bson::RawDocumentBuf, String)>,
+    ) -> Vec<Part> {
+        if refused.len() > 1 {
+            let pairs = refused
+                .into_iter()
+                .map(|(entry, document, _)| (entry, document));
+            return Part::new(pairs.collect(), LookUp::No).halves().into();
         }
-    };
-    let mut missing = Vec::new();
-    for (entry, document) in entries.into_iter().zip(documents.iter().cloned()) {
-        if found.contains(&entry.id) {
+        if let Some((entry, _, words)) = refused.pop() {
+            let letter = entry.refuse(
+                Reason::MongoRejected,
+                &words,
+                &self.stream,
+                self.context.gateway,
+            );
+            self.letters.push(letter);
+        }
+        Vec::new()
+    }
+
+    /// A command with one document in it was refused: because of the document, if a command
+    /// without it is taken under the same terms; else because of the terms.
+    async fn refused_command(&mut self, part: Part, words: &str, error: &Error) -> Vec<Part> {
+        if self.confirmed().await.is_err() {
+            self.pause(Cause::Other, error).await;
+            return vec![part];
+        }
+        for entry in part.entries {
+            let letter = entry.refuse(
+                Reason::MongoRejected,
+                words,
+                &self.stream,
+                self.context.gateway,
+            );
+            self.letters.push(letter);
+        }
+        Vec::new()
+    }
+
+    /// Settles what is there already; returns what is missing.
+    async fn look_up(&mut self, part: Part) -> Vec<Part> {
+        // An earlier attempt of ours is on as many nodes as asked for, or will never happen.
+        if part.look_up == LookUp::Written
+            && let Err(error) = self.confirmed().await
+        {
+            self.pause(Cause::Other, &error).await;
+            return vec![part];
+        }
+        self.context.metrics.look_ups.inc();
+        let series = self.series.clone();
+        let Part {
+            entries,
+            documents,
+            look_up,
+        } = part;
+        let call = async move {
+            let keys: Vec<_> = entries
+                .iter()
+                .zip(documents.iter())
+                .map(|(entry, document)| entry.key(document))
+                .collect();
+            let found = series.find(&keys).await;
+            drop(keys);
+            (
+                Part {
+                    entries,
+                    documents,
+                    look_up,
+                },
+                found,
+            )
+        };
+        let limit = self.series.wtimeout();
+        let (part, found) = answer(self.context.health, self.series.name(), limit, call).await;
+        let found = match found {
+            Ok(found) => found,
+            Err(error) => {
+                self.pause(Cause::Other, &error).await;
+                return vec![part];
+            }
+        };
+        let there: Vec<bool> = found
+            .iter()
+            .map(|found| match look_up {
+                LookUp::Written => *found == Found::SameId,
+                _ => matches!(found, Found::SameId | Found::SameContent),
+            })
+            .collect();
+        let (there, missing) = part.take(&there);
+        match look_up {
             // Written by the attempt whose answer was lost: stored now, not before.
-            entry.receipt.settle(Outcome::Stored);
+            LookUp::Written => self.stored(there),
+            _ => {
+                let name = &[self.stream.name.as_str()];
+                let metrics = self.context.metrics;
+                let conflicts = found
+                    .iter()
+                    .filter(|found| **found == Found::OtherContent)
+                    .count();
+                metrics
+                    .conflicts
+                    .with_label_values(name)
+                    .inc_by(conflicts as u64);
+                metrics
+                    .already_stored
+                    .with_label_values(name)
+                    .inc_by(there.entries.len() as u64);
+                there.settle(Outcome::AlreadyStored);
+            }
+        }
+        if missing.entries.is_empty() {
+            Vec::new()
         } else {
-            missing.push((entry, document));
+            vec![missing]
         }
     }
-    let stored = context.metrics.stored.with_label_values(&[stream]);
-    stored.inc_by(found.len() as u64);
-    *part = Part::new(missing, true);
-    Ok(())
-}
 
-async fn pause(context: &mut Context<'_>, error: &str, cause: Cause) {
-    context
-        .metrics
-        .attempts_failed
-        .with_label_values(&[cause.name()])
-        .inc();
-    context.health.bad(error);
-    tokio::time::sleep(context.backoff.next_pause()).await;
+    /// Waits until earlier writes of the session are confirmed as the stream asks.
+    async fn confirmed(&mut self) -> Result<(), Error> {
+        let (store, series) = (self.context.store.clone(), self.series.clone());
+        let mut session = self.session.take();
+        let call = async move {
+            let result = probe(&store, Some(&series), None, session.as_mut()).await;
+            (session, result)
+        };
+        let limit = self.series.wtimeout();
+        let (session, result) = answer(self.context.health, self.series.name(), limit, call).await;
+        self.session = session;
+        result
+    }
+
+    fn stored(&self, part: Part) {
+        let stored = self
+            .context
+            .metrics
+            .stored
+            .with_label_values(&[&self.stream.name]);
+        stored.inc_by(part.entries.len() as u64);
+        part.settle(Outcome::Stored);
+    }
+
+    async fn pause(&mut self, cause: Cause, error: &Error) {
+        self.context
+            .pause(self.series.name(), cause, &error.to_string())
+            .await;
+    }
 }

@@ -9,6 +9,8 @@ use crate::telemetry::{Registry, buckets};
 /// The sink's families.
 pub struct SinkMetrics {
     pub(super) stored: IntCounterVec,
+    pub(super) already_stored: IntCounterVec,
+    pub(super) conflicts: IntCounterVec,
     pub(super) dead_letters: IntCounterVec,
     pub(super) batch_readings: Histogram,
     pub(super) readings_per_device: Histogram,
@@ -26,6 +28,18 @@ impl SinkMetrics {
             stored: registry.counters(
                 "tidegate_sink_readings_stored_total",
                 "Readings written and acknowledged",
+                "stream",
+                streams,
+            ),
+            already_stored: registry.counters(
+                "tidegate_sink_readings_already_stored_total",
+                "Repeated readings that were found stored, and not stored again",
+                "stream",
+                streams,
+            ),
+            conflicts: registry.counters(
+                "tidegate_sink_readings_conflicting_total",
+                "Repeated readings stored beside others of the same device and time",
                 "stream",
                 streams,
             ),
@@ -58,7 +72,7 @@ impl SinkMetrics {
             ),
             look_ups: registry.counter(
                 "tidegate_sink_look_ups_total",
-                "Batches looked up after a write of unclear outcome",
+                "Look-ups of readings that may be stored already",
             ),
         }
     }

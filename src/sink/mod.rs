@@ -8,12 +8,14 @@
 //! broker delivers them again.
 
 mod batch;
+mod call;
 mod classify;
 mod dead_letter;
 mod health;
 mod insert;
 mod metrics;
 mod pace;
+mod part;
 mod writer;
 
 use std::sync::Arc;

@@ -83,6 +83,7 @@ impl Writer {
         Context {
             store: &self.store,
             gateway: &self.gateway,
+            dedup: self.config.dedup,
             metrics: &self.metrics,
             health: &self.health,
             backoff: Backoff::new(FIRST_PAUSE, self.config.retry_max.0),

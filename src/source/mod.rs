@@ -78,5 +78,6 @@ fn start<L: Link>(options: ConnectionOptions, surroundings: &Surroundings, tasks
         .condition(name.clone(), "not connected yet");
     let intake = Intake::new(surroundings.clone());
     let session = Session::<L>::new(options, intake, surroundings, condition);
+    tasks.spawn_service("gauges", session.refresh());
     tasks.spawn(name, session.run(tasks.stopping(), tasks.abandoned()));
 }

@@ -125,8 +125,12 @@ impl Window {
 
     /// Whether everything delivered is acknowledged, and every acknowledgement on the wire.
     pub fn idle(&self) -> bool {
-        let state = self.lock();
-        state.acks.unacked() == 0
+        self.unacked() == 0
+    }
+
+    /// Deliveries of the current connection whose acknowledgement is not known to be on the wire.
+    pub fn unacked(&self) -> usize {
+        self.lock().acks.unacked()
     }
 
     /// Bytes of messages on their way.

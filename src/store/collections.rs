@@ -49,12 +49,12 @@ impl Store {
     pub fn series(&self, stream: &StreamConfig) -> Series {
         let write_concern = write_concern(&stream.write_concern);
         let options = CollectionOptions::builder()
-            .write_concern(write_concern)
+            .write_concern(write_concern.clone())
             .build();
         let collection = self
             .database
             .collection_with_options(&stream.collection, options);
-        Series::new(collection, stream.write_concern.wtimeout.0)
+        Series::new(collection, write_concern)
     }
 
     /// The dead letters as raw documents; always written with majority and journal.

@@ -1,6 +1,7 @@
 //! Messages that could not be stored, with everything needed to understand and repeat them:
 //! `{_id, at, topic, qos, retained, payload, reason, detail, stream, gateway, attempts}`.
 
+use bytes::Bytes;
 use futures_util::TryStreamExt;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::raw::RawDocumentBuf;
@@ -29,7 +30,7 @@ pub struct DeadLetter {
     /// Replayed from the broker's retained store.
     pub retained: bool,
     /// The exact payload, cut only where no document could hold it.
-    pub payload: Vec<u8>,
+    pub payload: Bytes,
     /// Size of the payload as received.
     pub payload_bytes: usize,
     /// The closed code.
@@ -40,8 +41,10 @@ pub struct DeadLetter {
     pub stream: Option<String>,
     /// The gateway that received it.
     pub gateway: String,
-    /// Replays tried.
+    /// Replays that did not succeed.
     pub attempts: i32,
+    /// Why the last one did not.
+    pub last_replay: Option<String>,
 }
 
 impl DeadLetter {
@@ -62,13 +65,14 @@ impl DeadLetter {
             topic_bytes: broken.then(|| message.topic.to_vec()),
             qos: message.qos,
             retained: message.retain,
-            payload: message.payload[..kept].to_vec(),
+            payload: message.payload.slice(..kept),
             payload_bytes: message.payload.len(),
             reason: reason.to_owned(),
             detail: detail.to_owned(),
             stream: stream.map(str::to_owned),
             gateway: gateway.to_owned(),
             attempts: 0,
+            last_replay: None,
         }
     }
 
@@ -108,7 +112,7 @@ impl DeadLetter {
     pub fn decode(document: &Document) -> Self {
         let text = |key: &str| document.get_str(key).unwrap_or_default().to_owned();
         let bytes = |key: &str| document.get_binary_generic(key).ok().cloned();
-        let payload = bytes("payload").unwrap_or_default();
+        let payload = Bytes::from(bytes("payload").unwrap_or_default());
         let kept = payload.len();
         Self {
             id: document.get_object_id("_id").unwrap_or_default(),
@@ -136,6 +140,10 @@ impl DeadLetter {
             stream: document.get_str("stream").ok().map(str::to_owned),
             gateway: text("gateway"),
             attempts: document.get_i32("attempts").unwrap_or_default(),
+            last_replay: document.get_document("lastReplay").ok().map(|last| {
+                let text = |key| last.get_str(key).unwrap_or_default();
+                format!("{}: {}", text("reason"), text("detail"))
+            }),
         }
     }
 
@@ -218,6 +226,25 @@ impl Store {
             .await
     }
 
+    /// Their ids, oldest first: small enough to hold however many there are.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub async fn dead_letter_ids(
+        &self,
+        filter: &DeadLetterFilter,
+    ) -> mongodb::error::Result<Vec<ObjectId>> {
+        let letters = self.dead_letters();
+        let cursor = letters
+            .find(filter.query())
+            .projection(doc! { "_id": 1 })
+            .sort(doc! { "_id": 1 })
+            .await?;
+        let ids =
+            cursor.try_filter_map(|letter| async move { Ok(letter.get_object_id("_id").ok()) });
+        ids.try_collect().await
+    }
+
     /// How many match.
     ///
     /// # Errors
@@ -244,7 +271,7 @@ impl Store {
             .deleted_count)
     }
 
-    /// Notes one more replay that did not succeed, and why.
+    /// Notes one more replay that did not succeed, and why, beside the first reason.
     ///
     /// # Errors
     /// The driver's.
@@ -254,9 +281,12 @@ impl Store {
         reason: &str,
         detail: &str,
     ) -> mongodb::error::Result<()> {
-        let change =
-            doc! { "$inc": { "attempts": 1 }, "$set": { "reason": reason, "detail": detail } };
-        self.dead_letters()
+        let change = doc! {
+            "$inc": { "attempts": 1 },
+            "$set": { "lastReplay": { "at": DateTime::now(), "reason": reason, "detail": detail } },
+        };
+        let letters = self.dead_letters();
+        letters
             .update_one(doc! { "_id": id }, change)
             .await
             .map(drop)

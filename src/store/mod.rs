@@ -16,4 +16,4 @@ pub use dead_letters::{DeadLetter, DeadLetterFilter};
 pub use document::{EncodeError, MAX_MEASUREMENT_BYTES, encode_reading};
 pub use probe::probe;
 pub use provision::{Finding, ProvisionError, Provisioned, provision};
-pub use series::{Key, Series};
+pub use series::{Found, Key, Series};

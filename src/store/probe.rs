@@ -7,29 +7,30 @@ use mongodb::action::Action as _;
 use mongodb::bson::doc;
 use mongodb::options::WriteConcern;
 
-use super::Store;
+use super::{Series, Store};
 
-/// A write that changes nothing but is acknowledged by a majority: its answer means that all
-/// earlier writes on this primary are on a majority too. Needs no right beside those on the dead
-/// letters.
+/// A write that changes nothing but is acknowledged like one: its answer means that all earlier
+/// writes on this primary are confirmed too, as `like` asks for (a majority without it), within
+/// `limit` or that series' own. Needs no right beside those on the dead letters.
 ///
-/// With the session of an earlier write it is a fence as well: the server runs a session's writes one
-/// after the other and refuses one whose number is lower than the last it has seen. An insert
+/// With the session of an earlier write it is a fence as well: the server runs a session's writes
+/// one after the other and refuses one whose number is lower than the last it has seen. An insert
 /// that still waits in some buffer, of a frozen server perhaps, is then done or will never be. (No
 /// fence on a standalone, which does not number writes, nor behind a router, where the series may
 /// live on another shard than the dead letters.)
 ///
 /// # Errors
-/// The driver's; also where the majority does not answer within `limit`.
+/// The driver's; also where the confirmation does not come in time.
 pub async fn probe(
     store: &Store,
-    limit: Duration,
+    like: Option<&Series>,
+    limit: Option<Duration>,
     session: Option<&mut ClientSession>,
 ) -> mongodb::error::Result<()> {
-    let write_concern = WriteConcern::builder()
-        .w(mongodb::options::Acknowledgment::Majority)
-        .w_timeout(limit)
-        .build();
+    let mut write_concern = like.map_or_else(WriteConcern::majority, Series::write_concern);
+    if limit.is_some() {
+        write_concern.w_timeout = limit;
+    }
     store
         .dead_letters()
         .update_one(doc! { "_id": "probe" }, doc! { "$set": { "at": null } })

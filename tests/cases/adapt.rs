@@ -168,7 +168,6 @@ fn conditions(words: &Value) -> BTreeMap<String, Vec<String>> {
 }
 
 fn time(time: &Value, config: &mut TimeConfig) -> Result<(), String> {
-    config.path = Paths::default();
     if time.is_null() {
         return Ok(());
     }

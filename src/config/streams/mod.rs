@@ -140,6 +140,10 @@ impl StreamConfig {
             name: "telemetry".into(),
             topics: vec!["devices/+/telemetry".into()],
             template: "devices/{deviceId}/telemetry".into(),
+            time: TimeConfig {
+                path: Paths(vec!["ts".into(), "timestamp".into()]),
+                ..TimeConfig::default()
+            },
             ..Self::default()
         }
     }

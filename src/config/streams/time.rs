@@ -45,7 +45,7 @@ impl<'de> Deserialize<'de> for Paths {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TimeConfig {
-    /// Path or paths; empty, or none of them present: readings get the time of receipt.
+    /// Path or paths; empty: readings get the time of receipt.
     pub path: Paths,
     /// How it is written.
     pub unit: TimeUnit,
@@ -62,7 +62,7 @@ pub struct TimeConfig {
 impl Default for TimeConfig {
     fn default() -> Self {
         Self {
-            path: Paths(vec!["ts".into(), "timestamp".into()]),
+            path: Paths::default(),
             unit: TimeUnit::Auto,
             zone: String::new(),
             earliest: "2010-01-01".into(),

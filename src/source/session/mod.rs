@@ -4,6 +4,8 @@
 //! connection lives. Trouble ends the connection and is reported once per change; the next
 //! attempt follows after a pause that grows while attempts fail.
 
+mod waits;
+
 use std::convert::Infallible;
 use std::ops::ControlFlow;
 use std::pin::pin;
@@ -13,21 +15,24 @@ use std::time::{Duration, Instant};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::Surroundings;
-use super::intake::Intake;
-use super::link::{Delivery, Link, LinkError, LinkErrorKind, LinkEvent};
-use super::metrics::ConnectionSeries;
-use super::options::ConnectionOptions;
-use super::reconnect::Reconnect;
-use super::routes::{Routes, RoutesHandle};
-use super::subscription::{ANSWER_LIMIT, Progress, Step, Subscription};
-use super::window::Window;
 use crate::config::Protocol;
 use crate::model::QoS;
 use crate::runtime::Condition;
+use crate::source::Surroundings;
+use crate::source::intake::Intake;
+use crate::source::link::{Delivery, Link, LinkError, LinkErrorKind, LinkEvent};
+use crate::source::metrics::ConnectionSeries;
+use crate::source::options::{Attempt, ConnectionOptions};
+use crate::source::reconnect::Reconnect;
+use crate::source::routes::{Routes, RoutesHandle};
+use crate::source::subscription::{ANSWER_LIMIT, Progress, Step, Subscription};
+use crate::source::window::Window;
 
-/// How long the goodbye may take.
-const GOODBYE_LIMIT: Duration = Duration::from_secs(2);
+/// How old the gauges of a quiet link may be.
+const REFRESH_EVERY: Duration = Duration::from_secs(1);
+
+/// Beyond the time to connect, before a broker that does not even refuse counts as silent.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// One connection.
 pub struct Session<L> {
@@ -42,8 +47,8 @@ pub struct Session<L> {
     disconnects: prometheus::IntCounterVec,
     condition: Condition,
     reconnect: Reconnect,
-    /// Whether this process has had a session at the broker.
-    had_session: bool,
+    /// What the session at the broker was asked for last; `None`: not by this process.
+    asked: Option<Subscription>,
 }
 
 /// What one connection went through.
@@ -88,8 +93,19 @@ impl<L: Link> Session<L> {
             disconnects: surroundings.metrics.disconnects.clone(),
             condition,
             reconnect: Reconnect::new(config.reconnect_max.0),
-            had_session: false,
+            asked: None,
             options,
+        }
+    }
+
+    /// Keeps the gauges up to date while nothing happens on the link.
+    pub fn refresh(&self) -> impl Future<Output = Result<(), Infallible>> + Send + use<L> {
+        let window = Arc::clone(&self.window);
+        async move {
+            loop {
+                tokio::time::sleep(REFRESH_EVERY).await;
+                window.refresh();
+            }
         }
     }
 
@@ -99,23 +115,27 @@ impl<L: Link> Session<L> {
         stopping: CancellationToken,
         abandoned: CancellationToken,
     ) -> Result<(), Infallible> {
-        let connection = self.connection.clone();
         while !stopping.is_cancelled() {
-            let end = match self.options.attempt() {
+            let end = match self.attempt().await {
                 Ok(attempt) => {
                     self.link.prepare(attempt);
                     self.live(&stopping, &abandoned).await
                 }
-                Err(error) => End::Failed(LinkError {
+                Err(message) => End::Failed(LinkError {
                     kind: LinkErrorKind::Refused,
-                    message: error.to_string(),
+                    message,
                 }),
             };
             self.series.subscribed.set(0);
+            let unacked = self.window.unacked();
             let link = &mut self.link;
             self.window.sever(|| link.sever());
+            let connection = &self.connection;
             match end {
-                End::Stopped => break,
+                End::Stopped => {
+                    tracing::info!(connection, unacked, "MQTT connection closed");
+                    break;
+                }
                 End::Parked => self.parked(&stopping).await,
                 End::Lost => {
                     let reason = "a message was dropped on its way; reconnecting so that the broker delivers it again";
@@ -132,17 +152,28 @@ impl<L: Link> Session<L> {
                 }
             }
         }
-        tracing::info!(connection, "MQTT connection closed");
         Ok(())
+    }
+
+    /// Reads secrets and certificates, off the threads that move messages.
+    async fn attempt(&mut self) -> Result<Attempt, String> {
+        let options = self.options.clone();
+        match tokio::task::spawn_blocking(move || options.attempt()).await {
+            Ok(attempt) => attempt.map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        }
     }
 
     /// One connection from its first byte to its end.
     async fn live(&mut self, stopping: &CancellationToken, abandoned: &CancellationToken) -> End {
         let mut life = Life::default();
-        // Pings go out every keep-alive, so a live link shows an event at least that often.
-        let silence = self.options.config.keep_alive.0 * 2;
         let mut draining = false;
         loop {
+            // Pings go out every keep-alive, so a live link shows an event at least that often.
+            let silence = match life.connected {
+                Some(_) => self.link.keep_alive() * 2,
+                None => self.options.config.connect_timeout.0 + GRACE,
+            };
             let event = {
                 let patience = life.progress.patience(silence, Instant::now());
                 let mut next = pin!(timeout(patience, self.link.next(&self.window)));
@@ -181,7 +212,7 @@ impl<L: Link> Session<L> {
                 return End::Stopped;
             }
             if self.window.bytes() > self.options.config.max_inflight.bytes()
-                && !self.below_limit().await
+                && !self.below_limit(stopping).await
             {
                 return End::Parked;
             }
@@ -193,9 +224,10 @@ impl<L: Link> Session<L> {
             LinkEvent::Connected {
                 session_present,
                 shared_available,
+                session_expiry,
             } => {
                 life.connected = Some(Instant::now());
-                self.connected(session_present);
+                self.connected(session_present, session_expiry);
                 if !shared_available && !self.share_group.is_empty() {
                     let message = "the broker does not offer shared subscriptions: use one connection and no share_group".to_owned();
                     return ControlFlow::Break(End::Failed(LinkError {
@@ -208,7 +240,7 @@ impl<L: Link> Session<L> {
             LinkEvent::Subscribed(granted) => self.granted(&granted, life),
             LinkEvent::Delivery(delivery) => self.deliver(delivery, draining),
             LinkEvent::Acked(count) => self.window.sent(count),
-            LinkEvent::Other => self.window.refresh(),
+            LinkEvent::Other => {}
         }
         if let Some(since) = life.connected {
             self.reconnect.living(since.elapsed());
@@ -229,36 +261,47 @@ impl<L: Link> Session<L> {
         }
     }
 
-    fn connected(&mut self, session_present: bool) {
+    fn connected(&mut self, session_present: bool, session_expiry: Option<Duration>) {
         self.series.connects.inc();
         self.condition
             .raise("connected, but the broker has not answered the subscription yet");
         self.window.open(session_present, self.link.outbox());
         let connection = &self.connection;
-        match (session_present, self.had_session) {
-            (true, _) => tracing::info!(connection, "Connected to the broker; it kept the session"),
-            (false, false) => {
-                tracing::info!(connection, "Connected to the broker with a new session")
-            }
-            (false, true) => {
-                self.series.sessions_lost.inc();
-                tracing::error!(
-                    connection,
-                    "The broker forgot the session: messages it had queued for us are gone. Check its persistence and session expiry"
-                );
-            }
+        let again = self.asked.is_some();
+        if !session_present && again {
+            self.series.sessions_lost.inc();
+            tracing::error!(
+                connection,
+                "The broker forgot the session: messages it had queued for us are gone. Check its persistence and session expiry"
+            );
+        } else {
+            tracing::info!(connection, session_present, "Connected to the broker");
         }
-        self.had_session = true;
+        if let Some(kept) =
+            session_expiry.filter(|kept| *kept < self.options.config.session_expiry.0)
+        {
+            tracing::warn!(
+                connection,
+                seconds = kept.as_secs(),
+                "The broker keeps the session for less than mqtt.session_expiry asks for"
+            );
+        }
     }
 
     fn ask(&mut self, life: &mut Life) -> ControlFlow<End> {
         let routes = self.routes.get();
         let wanted = Subscription::new(&routes.router.filters(), &self.share_group);
-        self.link
-            .unsubscribe(&life.progress.subscription.without(&wanted));
+        // What an earlier process asked for is not known, but how this one's filters would have
+        // read with or without a share group is: both at once would deliver everything twice.
+        let unwanted = match &self.asked {
+            Some(asked) => asked.without(&wanted),
+            None => wanted.other_spellings(&self.share_group),
+        };
+        self.link.unsubscribe(&unwanted);
         if let Err(error) = self.link.subscribe(&wanted.filters) {
             return ControlFlow::Break(End::Failed(error));
         }
+        self.asked = Some(wanted.clone());
         life.progress.asked(wanted, Instant::now());
         life.asked_by = Some(routes);
         ControlFlow::Continue(())
@@ -314,86 +357,5 @@ impl<L: Link> Session<L> {
         self.reconnect
             .lived(life.connected.map(|since| since.elapsed()));
         End::Failed(error)
-    }
-
-    /// Reports the failure and says how long to wait.
-    fn pause_after(&mut self, error: LinkError) -> Duration {
-        self.disconnects
-            .with_label_values(&[error.kind.name()])
-            .inc();
-        let connection = &self.connection;
-        let broker = &self.options.config.url;
-        let plan = self.reconnect.plan(error.kind, fastrand::f64());
-        let reason = if plan.rival {
-            format!(
-                "{}; another client is probably using client id {connection:?}: give each gateway its own mqtt.client_id",
-                error.message
-            )
-        } else {
-            error.message
-        };
-        if self.condition.raise(format!("{broker}: {reason}")) {
-            match error.kind {
-                LinkErrorKind::Refused | LinkErrorKind::TakenOver => {
-                    tracing::error!(
-                        connection,
-                        broker,
-                        error = reason,
-                        "No connection to the broker"
-                    );
-                }
-                _ => tracing::warn!(
-                    connection,
-                    broker,
-                    error = reason,
-                    "No connection to the broker; trying again"
-                ),
-            }
-        }
-        plan.pause
-    }
-
-    /// Waits a moment for bytes to be written, without reading more; `false`: they are not.
-    async fn below_limit(&mut self) -> bool {
-        let half = self.options.config.max_inflight.bytes() / 2;
-        let written = async {
-            while self.window.bytes() > half {
-                self.window.settled_one().await;
-            }
-        };
-        // Short enough for the broker not to miss a ping.
-        timeout(self.options.config.keep_alive.0 / 2, written)
-            .await
-            .is_ok()
-    }
-
-    /// The link is closed; waits until half of the bytes are written.
-    async fn parked(&mut self, stopping: &CancellationToken) {
-        self.series.parked.inc();
-        self.condition.raise(format!(
-            "{} bytes wait for MongoDB; the link is closed until half of them are written",
-            self.window.bytes()
-        ));
-        tracing::warn!(
-            connection = self.connection,
-            bytes = self.window.bytes(),
-            "Too many bytes wait for MongoDB; the broker holds the rest"
-        );
-        let half = self.options.config.max_inflight.bytes() / 2;
-        while self.window.bytes() > half {
-            tokio::select! {
-                // Both branches only wait.
-                () = self.window.settled_one() => {}
-                () = stopping.cancelled() => return,
-            }
-        }
-    }
-
-    /// Everything is acknowledged and on the wire: says goodbye and sees it off.
-    async fn goodbye(&mut self) {
-        self.link.disconnect();
-        let gone = async { while self.link.next(&self.window).await.is_ok() {} };
-        // Whatever comes of it, the connection ends here.
-        drop(timeout(GOODBYE_LIMIT, gone).await);
     }
 }
