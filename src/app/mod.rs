@@ -4,12 +4,13 @@
 //! flows, and stops them in that order too: sources first, each until its acknowledgements are on
 //! the wire, then the writers, whose lanes close behind the last source.
 
-mod places;
+mod collections;
 mod reload;
 mod replay;
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use tokio::sync::mpsc;
@@ -18,12 +19,12 @@ use crate::admin::Admin;
 use crate::config::{Config, Loaded, Problems, Sources, survey};
 use crate::decode::Router;
 use crate::lane::{LaneMetrics, Lanes, TakeLimits};
-use crate::runtime::{Readiness, Signal, Signals, Tasks, Verdict};
+use crate::runtime::{Backoff, Readiness, Signal, Signals, Tasks, Verdict};
 use crate::sink::Sink;
 use crate::source::{self, Routes, RoutesHandle, SourceMetrics, Surroundings};
-use crate::store::{Store, connect};
+use crate::store::{ConnectError, Store, connect};
 use crate::telemetry::{Ledger, Registry};
-use places::Places;
+use collections::Collections;
 use reload::Reload;
 pub use replay::{Replayed, replay};
 
@@ -44,11 +45,17 @@ pub fn prepare(sources: &Sources) -> Result<Prepared, Problems> {
     let Some(loaded) = loaded else {
         return Err(problems);
     };
+    let config = &loaded.config;
+    if problems.0.is_empty()
+        && let Err(error) = source::connection(&config.mqtt, 0)
+    {
+        problems.add(error.key(), error.to_string());
+    }
     // With a value of its own taken out, a stream would be blamed for what follows from that.
-    if problems.0.iter().any(|p| p.key.starts_with("streams")) {
+    if !loaded.streams_complete {
         return Err(problems);
     }
-    match Router::build(&loaded.config.streams, loaded.config.mqtt.unrouted) {
+    match Router::build(&config.streams, config.mqtt.unrouted) {
         Ok(router) if router.filters().is_empty() => {
             problems.add(
                 "streams",
@@ -59,10 +66,8 @@ pub fn prepare(sources: &Sources) -> Result<Prepared, Problems> {
         Ok(_) => {}
         Err(found) => {
             for problem in found {
-                problems.add(
-                    format!("streams.{}.{}", problem.stream, problem.key),
-                    problem.message,
-                );
+                let key = format!("streams.{}.{}", problem.stream, problem.key);
+                problems.add(key, problem.message);
             }
         }
     }
@@ -97,7 +102,7 @@ impl App {
         let ledger = registry.add(Ledger::default());
         registry.process();
         let metrics = Arc::new(SourceMetrics::register(&registry));
-        let client = connect(&config.mongodb, config.sink.writers).await?;
+        let client = connect_in_time(&config).await?;
         let store = Store::new(client, &config.mongodb);
         let lossy = TakeLimits {
             loads: config.sink.qos0_messages,
@@ -160,14 +165,15 @@ impl App {
             readiness: self.readiness.clone(),
             alive,
         };
-        let places = Places {
+        let collections = Collections {
             store: self.store,
             config: self.config.clone(),
             routes: self.routes,
             condition: self.readiness.condition("collections", "not looked at yet"),
         };
-        tasks.spawn("start", start(places, surroundings, tasks.clone()));
+        tasks.spawn("start", start(collections, surroundings, tasks.clone()));
 
+        let mut told_to_stop = false;
         let drain = self.config.sink.drain_timeout.0;
         let waiting = tasks.clone();
         let mut finished = tokio::spawn(async move { waiting.finish(drain).await });
@@ -178,12 +184,13 @@ impl App {
                     return verdict.unwrap_or_else(|error| Verdict::Failed(error.to_string()));
                 }
                 signal = self.signals.next() => match signal {
-                    Signal::Stop if tasks.stopping().is_cancelled() => {
+                    Signal::Stop if std::mem::replace(&mut told_to_stop, true) => {
                         tracing::warn!("Second signal: leaving at once");
                         tasks.abandon();
                     }
                     Signal::Stop => {
                         tracing::info!(in_flight = self.ledger.in_flight(), "Stopping: finishing writes and acknowledgements");
+                        self.readiness.condition("process", "stopping");
                         tasks.stop();
                     }
                     // On its own: a database that does not answer must not keep us from the next signal.
@@ -206,12 +213,33 @@ async fn close_behind(
 
 /// Makes the collections, however long the database takes to be there, then starts the sources:
 /// nothing is taken from the broker before there is a place for it.
-async fn start(places: Places, surroundings: Surroundings, tasks: Tasks) -> anyhow::Result<()> {
-    if !places.make(&tasks.stopping()).await? {
+async fn start(
+    collections: Collections,
+    surroundings: Surroundings,
+    tasks: Tasks,
+) -> anyhow::Result<()> {
+    if !collections.make(&tasks.stopping()).await? {
         return Ok(());
     }
-    let mqtt = &places.config.mqtt;
+    let mqtt = &collections.config.mqtt;
     source::run(mqtt, &surroundings, &tasks).context("cannot start the MQTT side")?;
-    tasks.spawn_service("collections", places.watch());
+    // Not earlier: the connections' own conditions stand in the way of readiness from here on.
+    collections.condition.clear();
+    tasks.spawn_service("collections", collections.watch());
     Ok(())
+}
+
+/// The name of a `mongodb+srv` address is looked up when the client is made, and a name server
+/// that is away is no reason to give up.
+async fn connect_in_time(config: &Config) -> Result<mongodb::Client, ConnectError> {
+    let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(10));
+    loop {
+        match connect(&config.mongodb, config.sink.writers).await {
+            Err(error @ ConnectError::NameServer(_)) => {
+                tracing::warn!(error = %error, "The database's name cannot be looked up; trying again");
+                tokio::time::sleep(backoff.next_pause()).await;
+            }
+            outcome => return outcome,
+        }
+    }
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use tokio::sync::Mutex;
 
-use super::places::{provision_whole, report};
+use super::collections::{provision_whole, report};
 use super::prepare;
 use crate::config::{Config, Sources};
+use crate::decode::Router;
 use crate::source::{Routes, RoutesHandle};
 use crate::store::Store;
 use crate::telemetry::Ledger;
@@ -67,7 +68,11 @@ async fn reload(reload: &Reload) {
     match provision_whole(store, &wanted).await {
         Ok(findings) => {
             report(&findings);
-            routes.replace(Routes::new(prepared.router, ledger));
+            match Router::build(&wanted.streams, wanted.mqtt.unrouted) {
+                Ok(router) => routes.replace(Routes::new(router, ledger)),
+                // The same streams were built a moment ago; only the setting beside them differs.
+                Err(_) => routes.replace(Routes::new(prepared.router, ledger)),
+            }
             tracing::info!(streams = wanted.streams.len(), "Streams reloaded");
         }
         Err(error) => {

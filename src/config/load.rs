@@ -55,6 +55,8 @@ fn environment() -> Vec<(String, String)> {
 pub struct Loaded {
     /// The configuration.
     pub config: Config,
+    /// Whether no value of a stream had to be taken out.
+    pub streams_complete: bool,
     /// Where each key of it stands, for problems found later.
     origin: Origin,
     /// Sentences worth a log line.
@@ -157,12 +159,17 @@ pub fn survey(sources: &Sources) -> (Option<Loaded>, Problems) {
             }
         }
     };
+    let streams_complete = !problems
+        .0
+        .iter()
+        .any(|problem| problem.key.starts_with("streams"));
     if let Some(config) = &config {
         config.validate(&mut problems);
     }
     origin.fill_in(&mut problems);
     let loaded = config.map(|config| Loaded {
         config,
+        streams_complete,
         origin,
         warnings,
     });
@@ -319,7 +326,7 @@ fn remove(value: &mut Value, path: &[String]) -> bool {
     let Some((last, parents)) = path.split_last() else {
         return false;
     };
-    let mut here = value;
+    let mut here = &mut *value;
     for part in parents {
         let next = match here {
             Value::Dict(_, dict) => dict.get_mut(part),
@@ -333,13 +340,14 @@ fn remove(value: &mut Value, path: &[String]) -> bool {
     }
     match here {
         Value::Dict(_, dict) => dict.remove(last).is_some(),
-        Value::Array(_, items) => match last.parse::<usize>() {
+        Value::Array(_, items) => match last.parse::<usize>().ok().and_then(|i| items.get_mut(i)) {
             // Emptied, not removed: the items behind it keep their positions in later messages.
-            Ok(i) if i < items.len() && !matches!(&items[i], Value::Dict(_, d) if d.is_empty()) => {
-                items[i] = Value::from(Dict::new());
+            Some(Value::Dict(_, item)) if !item.is_empty() => {
+                item.clear();
                 true
             }
-            _ => false,
+            // An item of a list of words cannot be empty: the list goes.
+            _ => remove(value, parents),
         },
         _ => false,
     }

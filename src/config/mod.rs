@@ -28,6 +28,9 @@ use streams::Action;
 pub use streams::StreamConfig;
 pub use units::{ByteSize, Span};
 
+/// What the server takes as `expireAfterSeconds`: less makes no sense, more it refuses.
+const TTL_SECONDS: std::ops::RangeInclusive<u64> = 60..=i32::MAX as u64;
+
 /// The whole configuration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -79,6 +82,16 @@ impl Config {
                 problems.add(
                     &key,
                     "is also mongodb.dead_letters: the two need collections of their own",
+                );
+            }
+            if stream
+                .ttl
+                .is_some_and(|ttl| !TTL_SECONDS.contains(&ttl.0.as_secs()))
+            {
+                let key = format!("streams.{index}.ttl");
+                problems.add(
+                    key,
+                    "expected 1m to 68 years, which is what the server takes",
                 );
             }
             self.validate_shared_collection(problems, index, stream);

@@ -66,10 +66,10 @@ impl MongodbConfig {
             );
         }
         collection_name(problems, "mongodb.dead_letters", &self.dead_letters);
-        if self.dead_letters_ttl.0.as_secs() < 3_600 {
+        if !super::TTL_SECONDS.contains(&self.dead_letters_ttl.0.as_secs()) {
             problems.add(
                 "mongodb.dead_letters_ttl",
-                format!("is {}: expected at least 1h", self.dead_letters_ttl),
+                format!("is {}: expected 1m to 68 years", self.dead_letters_ttl),
             );
         }
     }

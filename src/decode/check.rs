@@ -30,6 +30,12 @@ impl Check<'_> {
     }
 
     pub(super) fn basics(&mut self, config: &StreamConfig) {
+        if config.name == "none" {
+            self.say(
+                "name",
+                "`none` is what messages that no stream claims are counted under",
+            );
+        }
         let allowed = |b: u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-');
         if config.name.is_empty() {
             self.say(
@@ -43,22 +49,6 @@ impl Check<'_> {
                     "`{}`: use a-z, 0-9, `_` and `-` only; it is a metric label",
                     config.name
                 ),
-            );
-        }
-        let collection = &config.collection;
-        if collection.is_empty()
-            || collection.starts_with("system.")
-            || collection.contains(['$', '\0'])
-        {
-            self.say(
-                "collection",
-                format!("`{collection}` is no collection name; write one such as `readings`, without `$` and not under `system.`"),
-            );
-        }
-        if config.ttl.is_some_and(|ttl| ttl.0.as_secs() == 0) {
-            self.say(
-                "ttl",
-                "below one second nothing would be kept; leave it out to keep readings for ever",
             );
         }
         if config.codec == Codec::Bool

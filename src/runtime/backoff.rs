@@ -36,16 +36,6 @@ impl Backoff {
         self.next_with(fastrand::f64())
     }
 
-    /// Attempts since the last success.
-    pub fn attempts(&self) -> u32 {
-        self.attempt
-    }
-
-    /// Goes straight to the longest pause: for a refusal that will not mend itself soon.
-    pub fn exhaust(&mut self) {
-        self.attempt = 31;
-    }
-
     /// Starts over after a success.
     pub fn reset(&mut self) {
         self.attempt = 0;
@@ -64,7 +54,5 @@ mod tests {
         assert_eq!(backoff.next_with(1.0).as_millis(), 175);
         backoff.reset();
         assert_eq!(backoff.next_with(0.0).as_millis(), 100);
-        backoff.exhaust();
-        assert_eq!(backoff.next_with(0.0).as_millis(), 350);
     }
 }

@@ -19,10 +19,10 @@ pub const MAX_PACKET_BYTES: u32 = 268_435_460;
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A secret.
-    #[error("mqtt.password_file: {0}")]
+    #[error("{0}")]
     Secret(String),
     /// A certificate or key file.
-    #[error("{key}: {path}: {message}")]
+    #[error("{path}: {message}")]
     File {
         /// The key that names it.
         key: &'static str,
@@ -32,8 +32,19 @@ pub enum TlsError {
         message: String,
     },
     /// The system's authorities, or a pair that does not fit.
-    #[error("mqtt.tls: {0}")]
+    #[error("{0}")]
     Setup(String),
+}
+
+impl TlsError {
+    /// The key to look at.
+    pub fn key(&self) -> &'static str {
+        match self {
+            Self::Secret(_) => "mqtt.password_file",
+            Self::File { key, .. } => key,
+            Self::Setup(_) => "mqtt.tls",
+        }
+    }
 }
 
 /// What is fixed for the life of a connection.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use mongodb::Client;
 use mongodb::bson::doc;
+use mongodb::error::ErrorKind;
 use mongodb::options::{ClientOptions, ReadConcern, ReadPreference, SelectionCriteria};
 
 use crate::config::MongodbConfig;
@@ -15,12 +16,16 @@ pub enum ConnectError {
     /// The connection string cannot be read.
     #[error("mongodb.uri_file: {0}")]
     Secret(String),
+    /// The name of a `mongodb+srv` address cannot be looked up now.
+    #[error("mongodb.uri: {0}")]
+    NameServer(String),
     /// The connection string is not one.
     #[error("mongodb.uri: {0}")]
     Uri(String),
 }
 
-/// Builds the client; connects lazily, so an unreachable server is no error here.
+/// Builds the client; connects lazily, so an unreachable server is no error here. Only the name of
+/// a `mongodb+srv` address is looked up at once.
 ///
 /// # Errors
 /// Where the connection string cannot be read or makes no sense. The string itself, which may
@@ -28,9 +33,13 @@ pub enum ConnectError {
 pub async fn connect(config: &MongodbConfig, writers: usize) -> Result<Client, ConnectError> {
     let file = value_or_file(&None, &config.uri_file).map_err(ConnectError::Secret)?;
     let uri = file.as_ref().unwrap_or(&config.uri).expose();
-    let mut options = ClientOptions::parse(uri)
-        .await
-        .map_err(|error| ConnectError::Uri(redact(&error.to_string(), uri)))?;
+    let mut options = ClientOptions::parse(uri).await.map_err(|error| {
+        let message = redact(&error.to_string(), uri);
+        match error.kind.as_ref() {
+            ErrorKind::DnsResolve { .. } | ErrorKind::Io(_) => ConnectError::NameServer(message),
+            _ => ConnectError::Uri(message),
+        }
+    })?;
     options
         .app_name
         .get_or_insert_with(|| "tidegate".to_owned());

@@ -26,6 +26,9 @@ mod codes {
     pub const NAMESPACE_EXISTS: i32 = 48;
     pub const INDEX_OPTIONS_CONFLICT: i32 = 85;
     pub const INDEX_KEY_SPECS_CONFLICT: i32 = 86;
+    /// BadValue, FailedToParse, TypeMismatch, CannotCreateIndex, InvalidOptions,
+    /// InvalidNamespace, CommandNotSupported: about what was asked for.
+    pub const LASTING: [i32; 7] = [2, 9, 14, 67, 72, 73, 115];
 }
 
 /// What was found or done.
@@ -82,15 +85,23 @@ pub enum ProvisionError {
         /// Where.
         database: String,
     },
-    /// Anything else: unreachable, timed out. Worth another try.
+    /// Unreachable, or about to change primaries. Worth another try.
     #[error("{0}")]
-    Server(#[from] mongodb::error::Error),
+    Passing(mongodb::error::Error),
+    /// The server will say the same again.
+    #[error("MongoDB refuses to {action}: {error}")]
+    Refused {
+        /// What was tried.
+        action: &'static str,
+        /// The server's words.
+        error: mongodb::error::Error,
+    },
 }
 
 impl ProvisionError {
     /// Whether trying again can help without somebody changing something.
     pub fn transient(&self) -> bool {
-        matches!(self, Self::Server(_))
+        matches!(self, Self::Passing(_))
     }
 }
 
@@ -100,36 +111,52 @@ impl ProvisionError {
 /// See [`ProvisionError`]; what was made before stays.
 pub async fn provision(store: &Store, config: &Config) -> Result<Provisioned, ProvisionError> {
     let mut findings = Vec::new();
-    if let Some(warning) = deployment_warning(&hello(store.client()).await?) {
+    let hello = hello(store.client())
+        .await
+        .map_err(ProvisionError::Passing)?;
+    if let Some(warning) = deployment_warning(&hello) {
         findings.push(Finding::Warning(warning.to_owned()));
     }
     let existing = collections(store).await?;
-    let mut done = Vec::new();
+    let mut done: Vec<(&str, String)> = Vec::new();
     for (index, stream) in config.streams.iter().enumerate() {
-        if stream.action == Action::Ignore || done.contains(&stream.collection) {
+        let name = stream.collection.as_str();
+        if stream.action == Action::Ignore || done.iter().any(|(known, _)| *known == name) {
             continue;
         }
-        done.push(stream.collection.clone());
         let key = format!("streams.{index}.collection");
-        series(
-            store,
-            stream,
-            key,
-            existing.get(&stream.collection),
-            &mut findings,
-        )
-        .await?;
+        series(store, stream, &key, existing.get(name), &mut findings).await?;
+        done.push((name, key));
     }
-    let name = &config.mongodb.dead_letters;
-    dead_letters(
-        store,
-        name,
+    let (name, ttl) = (
+        &config.mongodb.dead_letters,
         config.mongodb.dead_letters_ttl.0,
-        existing.get(name),
-        &mut findings,
-    )
-    .await?;
+    );
+    dead_letters(store, name, ttl, existing.get(name), &mut findings).await?;
+    // A collection dropped since the first look was made anew, but ordinary, by its index.
+    let existing = collections(store).await?;
+    for (name, key) in done {
+        if let Some(found) = existing.get(name) {
+            time_series(name, found, &key)?;
+        }
+    }
     Ok(findings)
+}
+
+fn time_series(
+    name: &str,
+    found: &CollectionSpecification,
+    key: &str,
+) -> Result<(), ProvisionError> {
+    if found.collection_type == CollectionType::Timeseries {
+        return Ok(());
+    }
+    Err(ProvisionError::WrongKind {
+        collection: name.to_owned(),
+        found: kind(found).to_owned(),
+        wanted: "a time-series collection",
+        key: key.to_owned(),
+    })
 }
 
 /// A standalone server loses acknowledged writes with its disk and has no change streams.
@@ -149,29 +176,22 @@ async fn collections(
         Ok(cursor) => cursor.try_collect().await,
         Err(error) => Err(error),
     };
-    let listed = listed.map_err(|error| authorized(store, "list collections", error))?;
+    let listed = listed.map_err(|error| failure(store, "list collections", error))?;
     Ok(listed.into_iter().map(|c| (c.name.clone(), c)).collect())
 }
 
 async fn series(
     store: &Store,
     stream: &StreamConfig,
-    key: String,
+    key: &str,
     existing: Option<&CollectionSpecification>,
     findings: &mut Provisioned,
 ) -> Result<(), ProvisionError> {
     let name = &stream.collection;
     let what = format!("time-series collection {name:?}");
     match existing {
-        Some(found) if found.collection_type != CollectionType::Timeseries => {
-            return Err(ProvisionError::WrongKind {
-                collection: name.clone(),
-                found: kind(found).to_owned(),
-                wanted: "a time-series collection",
-                key,
-            });
-        }
         Some(found) => {
+            time_series(name, found, key)?;
             let drift = series_drift(stream, &found.options);
             if drift.is_empty() {
                 findings.push(Finding::Present(what.clone()));
@@ -202,7 +222,7 @@ async fn series(
                 Ok(()) => findings.push(Finding::Created(what)),
                 // Another gateway was faster; its options are looked at on the next run.
                 Err(error) if code(&error) == Some(codes::NAMESPACE_EXISTS) => {}
-                Err(error) => return Err(authorized(store, "create collections", error)),
+                Err(error) => return Err(failure(store, "create collections", error)),
             }
         }
     }
@@ -232,7 +252,7 @@ async fn dead_letters(
         None => match store.database().create_collection(name).await {
             Ok(()) => findings.push(Finding::Created(format!("collection {name:?}"))),
             Err(error) if code(&error) == Some(codes::NAMESPACE_EXISTS) => {}
-            Err(error) => return Err(authorized(store, "create collections", error)),
+            Err(error) => return Err(failure(store, "create collections", error)),
         },
     }
     index(store, name, doc! { "at": 1 }, Some(ttl), findings).await?;
@@ -268,11 +288,11 @@ async fn index(
             ) =>
         {
             findings.push(Finding::Drift(format!(
-                "{what}: exists with other options, expireAfterSeconds should be {}",
+                "{what}: exists with other options, expireAfterSeconds should be {}; drop the index and provision again",
                 ttl.map_or("unset".to_owned(), |ttl| ttl.as_secs().to_string())
             )));
         }
-        Err(error) => return Err(authorized(store, "create indexes", error)),
+        Err(error) => return Err(failure(store, "create indexes", error)),
     }
     Ok(())
 }
@@ -339,13 +359,15 @@ fn code(error: &mongodb::error::Error) -> Option<i32> {
     }
 }
 
-fn authorized(store: &Store, action: &str, error: mongodb::error::Error) -> ProvisionError {
+/// What a failure of the server means for us.
+fn failure(store: &Store, action: &'static str, error: mongodb::error::Error) -> ProvisionError {
     match code(&error) {
         Some(codes::UNAUTHORIZED) => ProvisionError::Unauthorized {
             action: action.to_owned(),
             database: store.database().name().to_owned(),
         },
-        _ => ProvisionError::Server(error),
+        Some(code) if codes::LASTING.contains(&code) => ProvisionError::Refused { action, error },
+        _ => ProvisionError::Passing(error),
     }
 }
 

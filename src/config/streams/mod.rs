@@ -247,17 +247,6 @@ pub enum Granularity {
     Hours,
 }
 
-impl Granularity {
-    /// The server's word.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Seconds => "seconds",
-            Self::Minutes => "minutes",
-            Self::Hours => "hours",
-        }
-    }
-}
-
 /// Fields given as an array of name and value pairs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -159,7 +159,7 @@ impl<L: Link> Session<L> {
     async fn attempt(&mut self) -> Result<Attempt, String> {
         let options = self.options.clone();
         match tokio::task::spawn_blocking(move || options.attempt()).await {
-            Ok(attempt) => attempt.map_err(|error| error.to_string()),
+            Ok(attempt) => attempt.map_err(|error| format!("{}: {error}", error.key())),
             Err(error) => Err(error.to_string()),
         }
     }

@@ -1,4 +1,4 @@
-//! The places readings go to: made before anything is taken from the broker, and looked at now
+//! The collections readings go to: made before anything is taken from the broker, and looked at now
 //! and then. A collection that somebody drops while the gateway runs would be made anew by the
 //! server at the next insert, but as an ordinary one.
 
@@ -16,7 +16,7 @@ use crate::store::{Finding, ProvisionError, Provisioned, Store, provision};
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 /// What is needed to make and watch them.
-pub(super) struct Places {
+pub(super) struct Collections {
     pub store: Store,
     pub config: Config,
     /// Tells which streams are in force.
@@ -24,7 +24,7 @@ pub(super) struct Places {
     pub condition: Condition,
 }
 
-impl Places {
+impl Collections {
     /// Makes what is missing, however long it takes; `false`: asked to stop before it was done.
     ///
     /// # Errors
@@ -38,7 +38,6 @@ impl Places {
                 outcome = provision_whole(&self.store, &self.config) => match outcome {
                     Ok(findings) => {
                         report(&findings);
-                        self.condition.clear();
                         return Ok(true);
                     }
                     Err(error) if error.transient() => {
@@ -80,6 +79,7 @@ impl Places {
                     }
                     self.condition.clear();
                 }
+                // Whether the database answers at all is for the writers to tell.
                 Err(error) if error.transient() => {}
                 Err(error) => {
                     if self.condition.raise(error.to_string()) {
