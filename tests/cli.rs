@@ -379,10 +379,13 @@ async fn a_dead_letter_is_listed_shown_replayed_and_gone() {
     let kept = text(&dead_letters(&config, &["replay", "--id", &first]).stdout);
     assert!(kept.contains("0 stored, 1 kept"), "{kept}");
     assert_eq!(stored.letters().await[0].get_i32("attempts"), Ok(1));
-    assert_eq!(dead_letters(&config, &["replay"]).status.code(), Some(1));
-    assert_eq!(dead_letters(&config, &["drop"]).status.code(), Some(1));
+    assert_eq!(dead_letters(&config, &["replay"]).status.code(), Some(2));
+    assert_eq!(dead_letters(&config, &["drop"]).status.code(), Some(2));
 
-    let repaired = plan.toml().replace("codec = \"number\"\nfield = \"v\"", "");
+    let json = "time = { path = \"ts\" }";
+    let repaired = plan
+        .toml()
+        .replace("codec = \"number\"\nfield = \"v\"", json);
     std::fs::write(&config, repaired).unwrap();
     let replayed = text(&dead_letters(&config, &["replay", "--id", &first]).stdout);
     assert!(replayed.contains("1 stored, 0 kept"), "{replayed}");

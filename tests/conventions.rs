@@ -76,7 +76,13 @@ const CALLS: &[(&str, &[&str], &str)] = &[
     ),
     (
         "mongodb::",
-        &["store/", "sink/", "app/replay.rs", "cli/dead_letters.rs"],
+        &[
+            "store/",
+            "sink/",
+            "app/replay.rs",
+            "cli/dead_letters.rs",
+            "config/mod.rs",
+        ],
         "only store and sink talk to the database",
     ),
     (

@@ -22,7 +22,7 @@ use crate::lane::{LaneMetrics, Lanes, TakeLimits};
 use crate::runtime::{Backoff, Readiness, Signal, Signals, Tasks, Verdict};
 use crate::sink::Sink;
 use crate::source::{self, Routes, RoutesHandle, SourceMetrics, Surroundings};
-use crate::store::{ConnectError, Store, connect};
+use crate::store::{ConnectError, Store};
 use crate::telemetry::{Ledger, Registry};
 use collections::Collections;
 use reload::Reload;
@@ -102,8 +102,7 @@ impl App {
         let ledger = registry.add(Ledger::default());
         registry.process();
         let metrics = Arc::new(SourceMetrics::register(&registry));
-        let client = connect_in_time(&config).await?;
-        let store = Store::new(client, &config.mongodb);
+        let store = connect_in_time(&config).await?;
         let lossy = TakeLimits {
             loads: config.sink.qos0_messages,
             bytes: config.sink.qos0_bytes.bytes(),
@@ -231,10 +230,10 @@ async fn start(
 
 /// The name of a `mongodb+srv` address is looked up when the client is made, and a name server
 /// that is away is no reason to give up.
-async fn connect_in_time(config: &Config) -> Result<mongodb::Client, ConnectError> {
+async fn connect_in_time(config: &Config) -> Result<Store, ConnectError> {
     let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(10));
     loop {
-        match connect(&config.mongodb, config.sink.writers).await {
+        match Store::connect(&config.mongodb, config.sink.writers).await {
             Err(error @ ConnectError::NameServer(_)) => {
                 tracing::warn!(error = %error, "The database's name cannot be looked up; trying again");
                 tokio::time::sleep(backoff.next_pause()).await;

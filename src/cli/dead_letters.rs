@@ -10,7 +10,7 @@ use mongodb::bson::oid::ObjectId;
 use super::{ConfigArgs, Usage, block_on};
 use crate::app::{Prepared, Replayed, replay};
 use crate::model::Timestamp;
-use crate::store::{DeadLetter, DeadLetterFilter, Store, connect, provision};
+use crate::store::{DeadLetter, DeadLetterFilter, Store, provision};
 
 /// List, show, replay or drop messages that could not be stored
 #[derive(Debug, Args)]
@@ -142,8 +142,7 @@ impl DeadLetters {
 }
 
 async fn open(prepared: &Prepared) -> anyhow::Result<Store> {
-    let config = &prepared.loaded.config.mongodb;
-    Ok(Store::new(connect(config, 1).await?, config))
+    Ok(Store::connect(&prepared.loaded.config.mongodb, 1).await?)
 }
 
 async fn list(

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::{ConfigArgs, block_on};
-use crate::store::{Store, connect, provision};
+use crate::store::{Store, provision};
 
 /// Create the collections and indexes the configuration asks for, and report drift
 ///
@@ -20,7 +20,7 @@ impl Provision {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let config = self.config.prepare()?.loaded.config;
         block_on(async {
-            let store = Store::new(connect(&config.mongodb, 1).await?, &config.mongodb);
+            let store = Store::connect(&config.mongodb, 1).await?;
             for finding in provision(&store, &config).await? {
                 println!("{finding}");
             }

@@ -30,7 +30,10 @@ pub enum ConnectError {
 /// # Errors
 /// Where the connection string cannot be read or makes no sense. The string itself, which may
 /// hold a password, stays out of the message.
-pub async fn connect(config: &MongodbConfig, writers: usize) -> Result<Client, ConnectError> {
+pub(super) async fn connect(
+    config: &MongodbConfig,
+    writers: usize,
+) -> Result<Client, ConnectError> {
     let file = value_or_file(&None, &config.uri_file).map_err(ConnectError::Secret)?;
     let uri = file.as_ref().unwrap_or(&config.uri).expose();
     let mut options = ClientOptions::parse(uri).await.map_err(|error| {

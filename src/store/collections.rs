@@ -4,6 +4,7 @@ use mongodb::bson::{Document, RawDocumentBuf};
 use mongodb::options::{Acknowledgment, CollectionOptions, WriteConcern};
 use mongodb::{Client, ClientSession, Collection, Database};
 
+use super::client::{ConnectError, connect};
 use super::series::Series;
 use crate::config::streams::WriteConcernConfig;
 use crate::config::{MongodbConfig, StreamConfig};
@@ -17,14 +18,18 @@ pub struct Store {
 }
 
 impl Store {
-    /// Handles only; nothing is asked of the server.
-    pub fn new(client: Client, config: &MongodbConfig) -> Self {
+    /// Makes a client for `writers` writers and the handles; see [`connect`].
+    ///
+    /// # Errors
+    /// Those of [`connect`].
+    pub async fn connect(config: &MongodbConfig, writers: usize) -> Result<Self, ConnectError> {
+        let client = connect(config, writers).await?;
         let database = client.database(&config.database);
-        Self {
+        Ok(Self {
             client,
             database,
             dead_letters: config.dead_letters.clone(),
-        }
+        })
     }
 
     /// The client, for commands to the whole deployment.

@@ -10,7 +10,7 @@ mod probe;
 mod provision;
 mod series;
 
-pub use client::{ConnectError, connect};
+pub use client::ConnectError;
 pub use collections::Store;
 pub use dead_letters::{DeadLetter, DeadLetterFilter};
 pub use document::{EncodeError, MAX_MEASUREMENT_BYTES, encode_reading};

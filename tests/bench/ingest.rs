@@ -21,7 +21,7 @@ use setup::{Services, argument, finished, print_head, settled};
 use support::mongod::Mongod;
 use tidegate::config::{Config, StreamConfig};
 use tidegate::model::{DeviceId, FieldValue, Flags, Reading, TimeSource, Timestamp};
-use tidegate::store::{Store, connect, encode_reading, provision};
+use tidegate::store::{Store, encode_reading, provision};
 
 /// As the gateway's default.
 const WRITERS: usize = 4;
@@ -68,12 +68,9 @@ async fn insert_ceiling(mongod: &Mongod, messages: u64, devices: u64) -> f64 {
     let mut config = Config::default();
     config.mongodb.uri = tidegate::config::Secret::new(mongod.uri());
     config.mongodb.database = "bench_insert".into();
-    let store = Store::new(
-        connect(&config.mongodb, WRITERS)
-            .await
-            .expect("the uri is sound"),
-        &config.mongodb,
-    );
+    let store = Store::connect(&config.mongodb, WRITERS)
+        .await
+        .expect("the uri is sound");
     provision(&store, &config)
         .await
         .expect("the database is ours");

@@ -69,13 +69,18 @@ impl Plan {
             mongodb,
             ..
         } = self;
+        // Payloads carry their time under `ts`, where they have fields at all.
+        let own = self.stream.join("\n");
+        let time = match own.contains("time") || own.contains("codec") {
+            true => "",
+            false => "time = { path = \"ts\" }\n",
+        };
         format!(
             "[mqtt]\nurl = {broker:?}\nclient_id = {client_id:?}\n{}\n\
              [mongodb]\nuri = {mongodb:?}\ndatabase = {database:?}\n\
              [[streams]]\nname = \"telemetry\"\ntopics = [\"{root}/+/telemetry\"]\n\
-             template = \"{root}/{{deviceId}}/telemetry\"\n{}\n{}\n",
+             template = \"{root}/{{deviceId}}/telemetry\"\n{time}{own}\n{}\n",
             self.mqtt.join("\n"),
-            self.stream.join("\n"),
             self.sections.join("\n"),
         )
     }
