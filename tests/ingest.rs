@@ -78,7 +78,7 @@ async fn a_publish_becomes_a_row_of_this_shape() {
     let (plan, stored, port) = plan().await;
     let plan = plan.section(
         "[[streams]]\nname = \"plants\"\ntemplate = \"ROOT/plants/{tag.site}/{deviceId}/{type}\"\ncollection = \"plants\"\n\
-         tags = [\"model\"]\nstatic_tags = { region = \"eu\" }",
+         tags = [\"model\"]\nstatic_tags = { region = \"eu\" }\ntime = { path = \"ts\" }",
     );
     let _gateway = plan.start_ready().await;
     let topic = format!("{}/plants/köln 1/pump-7/vibration", plan.root);
@@ -337,7 +337,7 @@ async fn retained_messages_are_skipped_unless_asked_for() {
     let (plan, stored, port) = plan().await;
     let plan = plan.section(
         "[[streams]]\nname = \"state\"\ntopics = [\"ROOT/+/state\"]\n\
-         template = \"ROOT/{deviceId}/state\"\ncollection = \"states\"\nretained = \"store\"",
+         template = \"ROOT/{deviceId}/state\"\ncollection = \"states\"\nretained = \"store\"\ntime = { path = \"ts\" }",
     );
     let time = now_ms() - 3_600_000;
     let state = |device: &str| format!("{}/{device}/state", plan.root);

@@ -38,6 +38,7 @@ for_both_protocols! {
     a_redelivery_on_the_live_connection_is_one_row_and_one_ack
     a_message_stored_while_the_link_was_down_is_acked_at_once_when_it_comes_again
     a_message_in_flight_while_the_link_was_down_is_acked_once_when_it_is_stored
+    what_an_earlier_process_stored_is_not_stored_again
     acks_leave_in_arrival_order
     a_lost_session_is_an_alarm_and_resubscribed
     an_unanswered_subscribe_is_noticed_and_sent_again
@@ -257,6 +258,40 @@ async fn a_message_in_flight_while_the_link_was_down_is_acked_once_when_it_is_st
     second.expect_quiet(A_MOMENT).await;
     assert_eq!(scene.stored.rows().await.len(), 1);
     assert_eq!(scene.broker.pubacks(), [(2, 7)]);
+}
+
+async fn what_an_earlier_process_stored_is_not_stored_again(protocol: &str) {
+    let mut scene = Scene::start(protocol).await;
+    let mut first = scene.broker.accept_session(false).await;
+    let message = scene.publish(7, "dev-a");
+    first.send_publish(message.clone()).await;
+    // Had the process been killed before this left, the broker would repeat the message.
+    first.expect_puback(7).await;
+    scene.gateway.restart();
+
+    let mut second = scene.broker.accept_session(true).await;
+    second.send_publish(message.clone().again()).await;
+    second.expect_puback(7).await;
+    scene
+        .wait_count("tidegate_sink_readings_already_stored_total", &[], 1)
+        .await;
+    assert_eq!(scene.stored.rows().await.len(), 1);
+
+    // The same device and time, but another value: kept, and counted.
+    let mut other = message.clone().again();
+    let payload = String::from_utf8(other.payload).unwrap();
+    other.payload = payload.replace("\"n\":7", "\"n\":8").into_bytes();
+    second.send_publish(other).await;
+    second.expect_puback(7).await;
+    scene
+        .wait_count("tidegate_sink_readings_conflicting_total", &[], 1)
+        .await;
+    assert_eq!(scene.stored.rows().await.len(), 2);
+
+    // Two publishes are two readings, even if they say the same.
+    second.send_publish(message).await;
+    second.expect_puback(7).await;
+    assert_eq!(scene.stored.rows().await.len(), 3);
 }
 
 async fn acks_leave_in_arrival_order(protocol: &str) {

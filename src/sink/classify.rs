@@ -7,6 +7,8 @@
 
 use mongodb::error::{Error, ErrorKind};
 
+use crate::store::words;
+
 /// Why an attempt failed; a metric label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
@@ -123,7 +125,7 @@ pub fn classify(error: &Error) -> Verdict {
         }
         ErrorKind::Command(command) => by_command_code(command.code, &command.message),
         ErrorKind::BsonSerialization(_) | ErrorKind::InvalidArgument { .. } => {
-            Verdict::Divide(error.to_string())
+            Verdict::Divide(words(error))
         }
         _ => Verdict::Unclear(Cause::Other),
     }

@@ -11,6 +11,7 @@ use super::batch::Letter;
 use super::call::answer;
 use super::classify::{Cause, Verdict, classify};
 use super::insert::Context;
+use crate::store::words;
 
 /// The server's code for an id that exists.
 const DUPLICATE_KEY: i32 = 11000;
@@ -52,7 +53,7 @@ async fn write_some(letters: Vec<Letter>, context: &mut Context<'_>) {
                     Verdict::NotWritten(cause) | Verdict::Unclear(cause) => cause,
                     Verdict::ByDocument { .. } | Verdict::Divide(_) => Cause::Other,
                 };
-                context.pause(&place, cause, &error.to_string()).await;
+                context.pause(&place, cause, &words(&error)).await;
             }
         }
     }

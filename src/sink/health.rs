@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::call::answer;
 use crate::runtime::{Condition, Readiness};
-use crate::store::{Store, probe};
+use crate::store::{Store, probe, words};
 use crate::telemetry::Registry;
 
 /// How often an idle gateway asks, and how old a writer's result may be to spare the question.
@@ -132,7 +132,7 @@ impl Health {
         let question = async move { probe(&asked, None, Some(LIMIT), None).await };
         match answer(self, SERVER, LIMIT, question).await {
             Ok(()) => self.good(SERVER),
-            Err(error) => self.bad(SERVER, &error.to_string()),
+            Err(error) => self.bad(SERVER, &words(&error)),
         }
     }
 }

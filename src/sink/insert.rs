@@ -16,7 +16,7 @@ use super::part::{LookUp, Part};
 use crate::config::{Dedup, StreamConfig};
 use crate::model::{Outcome, Reason};
 use crate::runtime::Backoff;
-use crate::store::{Found, Series, Store, probe};
+use crate::store::{Found, Series, Store, probe, words};
 
 /// What a group's write needs.
 pub struct Context<'a> {
@@ -303,7 +303,7 @@ impl Writing<'_> {
 
     async fn pause(&mut self, cause: Cause, error: &Error) {
         self.context
-            .pause(self.series.name(), cause, &error.to_string())
+            .pause(self.series.name(), cause, &words(error))
             .await;
     }
 }

@@ -9,6 +9,7 @@ mod document;
 mod probe;
 mod provision;
 mod series;
+mod words;
 
 pub use client::ConnectError;
 pub use collections::Store;
@@ -17,3 +18,4 @@ pub use document::{EncodeError, MAX_MEASUREMENT_BYTES, encode_reading};
 pub use probe::probe;
 pub use provision::{Finding, ProvisionError, Provisioned, provision};
 pub use series::{Found, Key, Series};
+pub use words::words;

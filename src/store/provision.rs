@@ -17,6 +17,7 @@ use mongodb::results::{CollectionSpecification, CollectionType};
 use super::Store;
 use super::client::hello;
 use super::document::names;
+use super::words::words;
 use crate::config::streams::{Action, Granularity};
 use crate::config::{Config, StreamConfig};
 
@@ -86,10 +87,10 @@ pub enum ProvisionError {
         database: String,
     },
     /// Unreachable, or about to change primaries. Worth another try.
-    #[error("{0}")]
+    #[error("{}", words(.0))]
     Passing(mongodb::error::Error),
     /// The server will say the same again.
-    #[error("MongoDB refuses to {action}: {error}")]
+    #[error("MongoDB refuses to {action}: {}", words(.error))]
     Refused {
         /// What was tried.
         action: &'static str,
