@@ -31,7 +31,12 @@ async fn main() {
         .collection::<Document>("readings");
     // It was started for its collection and index only.
     drop(bare);
-    tokio::spawn(bare_consumer(services.mosquitto.port, bare_series.clone()));
+    let (subscribed, listening) = tokio::sync::oneshot::channel();
+    let consumer = bare_consumer(services.mosquitto.port, bare_series.clone(), subscribed);
+    tokio::spawn(consumer);
+    listening
+        .await
+        .expect("the consumer subscribes first of all");
 
     let mut bare = probe(&services, "bare", &bare_series, probes).await;
     let load = services.simulate(&[
@@ -118,7 +123,11 @@ async fn probe(
 }
 
 /// Receives, inserts, acknowledges: nothing else.
-async fn bare_consumer(port: u16, series: Collection<Document>) {
+async fn bare_consumer(
+    port: u16,
+    series: Collection<Document>,
+    subscribed: tokio::sync::oneshot::Sender<()>,
+) {
     let mut options = MqttOptions::new("bench-bare-consumer", "127.0.0.1", port);
     options
         .set_keep_alive(Duration::from_secs(30))
@@ -128,10 +137,15 @@ async fn bare_consumer(port: u16, series: Collection<Document>) {
         .subscribe("bare/+/telemetry", QoS::AtLeastOnce)
         .await
         .expect("room for one request");
+    let mut subscribed = Some(subscribed);
     loop {
-        if let Event::Incoming(Incoming::Publish(publish)) =
-            events.poll().await.expect("the broker is ours")
+        let event = events.poll().await.expect("the broker is ours");
+        if matches!(event, Event::Incoming(Incoming::SubAck(_)))
+            && let Some(subscribed) = subscribed.take()
         {
+            subscribed.send(()).expect("the probe waits for it");
+        }
+        if let Event::Incoming(Incoming::Publish(publish)) = event {
             let topic = String::from_utf8_lossy(&publish.topic).into_owned();
             let device = topic.split('/').nth(1).unwrap_or("?").to_owned();
             let row = doc! { "timestamp": DateTime::now(), "metadata": { "deviceId": device }, "t": 21.5 };
