@@ -45,25 +45,34 @@ enum Action {
     /// Decode again with today's configuration, store what is sound now, keep the rest
     ///
     /// What is stored already is not stored again. Exit code 1 when any had to be kept.
-    Replay {
-        #[command(flatten)]
-        config: ConfigArgs,
-        #[command(flatten)]
-        which: Which,
-        /// All of them
-        #[arg(long)]
-        all: bool,
-    },
+    Replay(Selection),
     /// Delete for good
-    Drop {
-        #[command(flatten)]
-        config: ConfigArgs,
-        #[command(flatten)]
-        which: Which,
-        /// All of them
-        #[arg(long)]
-        all: bool,
-    },
+    Drop(Selection),
+}
+
+/// What a command that changes things is to change.
+#[derive(Debug, Args)]
+struct Selection {
+    #[command(flatten)]
+    config: ConfigArgs,
+    #[command(flatten)]
+    which: Which,
+    /// All of them
+    #[arg(long)]
+    all: bool,
+}
+
+impl Selection {
+    /// The configuration, and a filter: naming nothing must be said aloud.
+    fn prepare(self) -> anyhow::Result<(Prepared, DeadLetterFilter)> {
+        let filter = self.which.filter();
+        if filter.is_empty() && !self.all {
+            return Err(
+                Usage("say which (--id, --stream, --reason, --since, --until), or --all").into(),
+            );
+        }
+        Ok((self.config.prepare()?, filter))
+    }
 }
 
 /// Which dead letters.
@@ -96,17 +105,6 @@ impl Which {
             until: self.until,
         }
     }
-
-    /// The filter for a command that changes things: naming nothing must be said aloud.
-    fn some(self, all: bool) -> anyhow::Result<DeadLetterFilter> {
-        let filter = self.filter();
-        if filter.is_empty() && !all {
-            return Err(
-                Usage("say which (--id, --stream, --reason, --since, --until), or --all").into(),
-            );
-        }
-        Ok(filter)
-    }
 }
 
 impl DeadLetters {
@@ -122,20 +120,13 @@ impl DeadLetters {
                 id,
                 payload,
             } => block_on(show(config.prepare()?, id, payload)),
-            Action::Replay { config, which, all } => {
-                let filter = which.some(all)?;
-                block_on(replay_all(config.prepare()?, filter))
+            Action::Replay(selection) => {
+                let (prepared, filter) = selection.prepare()?;
+                block_on(replay_all(prepared, filter))
             }
-            Action::Drop { config, which, all } => {
-                let filter = which.some(all)?;
-                block_on(async {
-                    let dropped = open(&config.prepare()?)
-                        .await?
-                        .drop_dead_letters(&filter)
-                        .await?;
-                    writeln!(std::io::stdout(), "{dropped} dropped")?;
-                    Ok(ExitCode::SUCCESS)
-                })
+            Action::Drop(selection) => {
+                let (prepared, filter) = selection.prepare()?;
+                block_on(drop_all(prepared, filter))
             }
         }
     }
@@ -143,6 +134,12 @@ impl DeadLetters {
 
 async fn open(prepared: &Prepared) -> anyhow::Result<Store> {
     Ok(Store::connect(&prepared.loaded.config.mongodb, 1).await?)
+}
+
+async fn drop_all(prepared: Prepared, filter: DeadLetterFilter) -> anyhow::Result<ExitCode> {
+    let dropped = open(&prepared).await?.drop_dead_letters(&filter).await?;
+    writeln!(std::io::stdout(), "{dropped} dropped")?;
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn list(

@@ -6,6 +6,7 @@ mod client;
 mod collections;
 mod dead_letters;
 mod document;
+mod drift;
 mod probe;
 mod provision;
 mod series;
