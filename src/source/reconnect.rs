@@ -15,7 +15,10 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(30);
 /// A connection that lives this long was a success: pauses start small again.
 const SETTLED_IN: Duration = Duration::from_secs(10);
 
-/// Connections in a row that end sooner before another client is suspected.
+/// Two clients that take a session from each other live about as long as the other one's pause.
+const SHORT_LIFE: Duration = Duration::from_secs(3);
+
+/// Short lives in a row before another client is suspected.
 const SUSPICIOUS_ENDS: u32 = 3;
 
 /// What to do after a failure.
@@ -33,6 +36,8 @@ pub struct Plan {
 pub struct Reconnect {
     backoff: Backoff,
     short_lives: u32,
+    /// Unreadable packets since the last connection that settled in.
+    faults: u32,
 }
 
 impl Reconnect {
@@ -41,6 +46,7 @@ impl Reconnect {
         Self {
             backoff: Backoff::new(FIRST_PAUSE, max),
             short_lives: 0,
+            faults: 0,
         }
     }
 
@@ -49,13 +55,14 @@ impl Reconnect {
         if age > SETTLED_IN {
             self.backoff.reset();
             self.short_lives = 0;
+            self.faults = 0;
         }
     }
 
     /// A connection ended after `age`; `None`: it was never accepted.
     pub fn lived(&mut self, age: Option<Duration>) {
         match age {
-            Some(age) if age < SETTLED_IN => self.short_lives += 1,
+            Some(age) if age < SHORT_LIFE => self.short_lives += 1,
             Some(_) => self.short_lives = 0,
             None => {}
         }
@@ -65,12 +72,15 @@ impl Reconnect {
     pub fn plan(&mut self, kind: LinkErrorKind, chance: f64) -> Plan {
         let rival = kind == LinkErrorKind::TakenOver || self.short_lives >= SUSPICIOUS_ENDS;
         let pause = self.backoff.next_with(chance);
-        let lasting = matches!(
-            kind,
-            LinkErrorKind::Refused | LinkErrorKind::TakenOver | LinkErrorKind::Protocol
-        );
+        self.faults += u32::from(kind == LinkErrorKind::Protocol);
+        let lasting = match kind {
+            LinkErrorKind::Refused | LinkErrorKind::TakenOver => true,
+            // One may be a passing fault; a second is likely the same message delivered again.
+            LinkErrorKind::Protocol => self.faults > 1,
+            LinkErrorKind::Network | LinkErrorKind::Silence => false,
+        };
         let pause = if lasting || rival {
-            pause.max(REFUSED_PAUSE.mul_f64(1.0 - chance / 2.0))
+            pause.max(REFUSED_PAUSE.mul_f64(1.0 - chance / 3.0))
         } else {
             pause
         };
@@ -97,10 +107,23 @@ mod tests {
         assert_eq!(
             plan,
             Plan {
-                pause: Duration::from_secs(15),
+                pause: Duration::from_secs(20),
                 rival: false
             }
         );
+    }
+
+    #[test]
+    fn a_packet_nobody_can_read_is_met_at_most_three_times_a_minute() {
+        let mut reconnect = Reconnect::new(Duration::from_secs(2));
+        let mut clock = Duration::ZERO;
+        let mut connects = 0;
+        while clock < Duration::from_secs(60) {
+            connects += 1;
+            reconnect.lived(Some(Duration::from_secs(4)));
+            clock += reconnect.plan(LinkErrorKind::Protocol, 0.5).pause;
+        }
+        assert!((2..=4).contains(&connects), "{connects}");
     }
 
     #[test]
