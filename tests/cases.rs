@@ -158,6 +158,7 @@ fn message(case: &Value, received_at: &Value) -> Message {
     Message {
         topic: topic.into(),
         payload: payload(case).into(),
+        cut_from: None,
         qos: QoS::AtLeastOnce,
         retain: case["retain"] == true,
         dup: case["dup"] == true,

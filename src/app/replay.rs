@@ -108,6 +108,7 @@ fn message(letter: &DeadLetter) -> Message {
     Message {
         topic: Bytes::from(topic),
         payload: letter.payload.clone(),
+        cut_from: None,
         qos: letter.qos,
         // Asked for by a person now: not a replay that should be skipped.
         retain: false,

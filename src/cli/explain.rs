@@ -57,6 +57,7 @@ impl Explain {
         let message = Message {
             topic: Bytes::from(self.topic),
             payload: Bytes::from(payload),
+            cut_from: None,
             qos: QoS::AtLeastOnce,
             retain: self.retained,
             dup: false,

@@ -15,6 +15,7 @@ fn message(topic: &str, payload: &[u8]) -> Message {
     Message {
         topic: topic.as_bytes().to_vec().into(),
         payload: payload.to_vec().into(),
+        cut_from: None,
         qos: QoS::AtLeastOnce,
         retain: false,
         dup: false,

@@ -199,6 +199,7 @@ mod tests {
         let message = Message {
             topic: Bytes::from_static(b"t"),
             payload: Bytes::from_static(b"1234567890"),
+            cut_from: None,
             qos,
             retain: false,
             dup: false,

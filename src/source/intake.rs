@@ -47,6 +47,7 @@ impl Intake {
         let message = Message {
             topic: delivery.topic,
             payload: delivery.payload,
+            cut_from: None,
             qos: delivery.qos,
             retain: delivery.retain,
             dup: delivery.dup,
@@ -114,6 +115,11 @@ impl Intake {
         match refused {
             Some(refusal) => {
                 let topic = message.topic_lossy().into_owned();
+                // Unless some of its readings need all of it, no more is held than will be kept.
+                let message = match Arc::try_unwrap(message) {
+                    Ok(message) => Arc::new(message.cut(Message::MOST_KEPT)),
+                    Err(shared) => shared,
+                };
                 let cargo = Cargo::DeadLetter {
                     reason: refusal.reason,
                     detail: refusal.detail,

@@ -11,9 +11,6 @@ use mongodb::bson::{Binary, Bson, DateTime, Document, doc};
 use super::Store;
 use crate::model::{Message, QoS, Timestamp};
 
-/// The most payload kept; the server's limit for a document is 16 MiB.
-const MAX_PAYLOAD_BYTES: usize = 15 * 1024 * 1024;
-
 /// One dead letter.
 #[derive(Debug, Clone)]
 pub struct DeadLetter {
@@ -57,7 +54,7 @@ impl DeadLetter {
         gateway: &str,
     ) -> Self {
         let broken = std::str::from_utf8(&message.topic).is_err();
-        let kept = message.payload.len().min(MAX_PAYLOAD_BYTES);
+        let kept = message.payload.len().min(Message::MOST_KEPT);
         Self {
             id: ObjectId::new(),
             at: message.received_at,
@@ -66,7 +63,7 @@ impl DeadLetter {
             qos: message.qos,
             retained: message.retain,
             payload: message.payload.slice(..kept),
-            payload_bytes: message.payload.len(),
+            payload_bytes: message.cut_from.unwrap_or(message.payload.len()),
             reason: reason.to_owned(),
             detail: detail.to_owned(),
             stream: stream.map(str::to_owned),
