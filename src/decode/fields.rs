@@ -320,7 +320,7 @@ impl<'r> Fields<'r> {
                 None => Err(Refusal::new(
                     Reason::NumberOutOfRange,
                     format!(
-                        "{} at `{}`: neither a 64-bit integer nor a double holds this number",
+                        "{} at `{}`: beyond a 64-bit integer, or beyond a double where it has a fraction or exponent; send it as text to keep every digit",
                         quote(text),
                         place.trail.path()
                     ),
