@@ -7,12 +7,12 @@ use std::time::Instant;
 use mongodb::ClientSession;
 use mongodb::error::Error;
 
-use super::batch::{Group, Letter};
+use super::batch::{Entry, Group, Letter};
 use super::call::answer;
 use super::classify::{Cause, Verdict, classify};
 use super::health::Health;
 use super::metrics::SinkMetrics;
-use super::part::{LookUp, Part};
+use super::part::{LookUp, Part, Refused};
 use crate::config::{Dedup, StreamConfig};
 use crate::model::{Outcome, Reason};
 use crate::runtime::Backoff;
@@ -158,10 +158,7 @@ impl Writing<'_> {
 
     /// The server writes one bucket's readings together: one of them costs all of them, and only
     /// those refused alone are refused for what they are.
-    fn refused(
-        &mut self,
-        mut refused: Vec<(super::batch::Entry, mongodb::bson::RawDocumentBuf, String)>,
-    ) -> Vec<Part> {
+    fn refused(&mut self, mut refused: Vec<Refused>) -> Vec<Part> {
         if refused.len() > 1 {
             let pairs = refused
                 .into_iter()
@@ -169,13 +166,7 @@ impl Writing<'_> {
             return Part::new(pairs.collect(), LookUp::No).halves().into();
         }
         if let Some((entry, _, words)) = refused.pop() {
-            let letter = entry.refuse(
-                Reason::MongoRejected,
-                &words,
-                &self.stream,
-                self.context.gateway,
-            );
-            self.letters.push(letter);
+            self.refuse(entry, &words);
         }
         Vec::new()
     }
@@ -188,15 +179,15 @@ impl Writing<'_> {
             return vec![part];
         }
         for entry in part.entries {
-            let letter = entry.refuse(
-                Reason::MongoRejected,
-                words,
-                &self.stream,
-                self.context.gateway,
-            );
-            self.letters.push(letter);
+            self.refuse(entry, words);
         }
         Vec::new()
+    }
+
+    fn refuse(&mut self, entry: Entry, words: &str) {
+        let reason = Reason::MongoRejected;
+        let letter = entry.refuse(reason, words, &self.stream, self.context.gateway);
+        self.letters.push(letter);
     }
 
     /// Settles what is there already; returns what is missing.

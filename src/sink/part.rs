@@ -36,10 +36,13 @@ pub struct Judged {
     /// To be written again.
     pub again: Part,
     /// Refused, with the server's words.
-    pub refused: Vec<(Entry, RawDocumentBuf, String)>,
+    pub refused: Vec<Refused>,
     /// Written.
     pub written: Part,
 }
+
+/// A reading that the server refused, its document, and the server's words.
+pub type Refused = (Entry, RawDocumentBuf, String);
 
 impl Part {
     /// Position by position.
