@@ -8,7 +8,6 @@ use tokio::sync::Mutex;
 use super::collections::{provision_whole, report};
 use super::prepare;
 use crate::config::{Config, Sources};
-use crate::decode::Router;
 use crate::source::{Routes, RoutesHandle};
 use crate::store::Store;
 use crate::telemetry::Ledger;
@@ -68,11 +67,9 @@ async fn reload(reload: &Reload) {
     match provision_whole(store, &wanted).await {
         Ok(findings) => {
             report(&findings);
-            match Router::build(&wanted.streams, wanted.mqtt.unrouted) {
-                Ok(router) => routes.replace(Routes::new(router, ledger)),
-                // The same streams were built a moment ago; only the setting beside them differs.
-                Err(_) => routes.replace(Routes::new(prepared.router, ledger)),
-            }
+            // Not part of a stream, so it stays as it was.
+            let router = prepared.router.with_unrouted(running.mqtt.unrouted);
+            routes.replace(Routes::new(router, ledger));
             tracing::info!(streams = wanted.streams.len(), "Streams reloaded");
         }
         Err(error) => {

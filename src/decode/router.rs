@@ -102,6 +102,11 @@ impl Router {
         &self.streams
     }
 
+    /// The same streams with another fate for messages that none of them claims.
+    pub fn with_unrouted(self, unrouted: Unrouted) -> Self {
+        Self { unrouted, ..self }
+    }
+
     /// What becomes of messages that no stream claims.
     pub fn unrouted(&self) -> Unrouted {
         self.unrouted

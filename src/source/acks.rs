@@ -70,7 +70,7 @@ pub struct Acks {
     remembered: HashMap<u16, Remembered>,
     /// Packet ids of those by message.
     remembered_by_message: HashMap<u64, u16>,
-    /// Arrival of the oldest of them.
+    /// Arrival of the oldest of them, while there is no connection to repeat it on.
     remembered_since: Option<Instant>,
     /// Bytes of messages on their way, of all connections.
     bytes: usize,
@@ -89,6 +89,7 @@ struct Entry {
 struct Remembered {
     message: u64,
     fingerprint: u64,
+    at: Instant,
     done: bool,
 }
 
@@ -113,8 +114,8 @@ impl Acks {
         self.bytes += bytes;
     }
 
-    /// Age of the oldest delivery that is not acknowledged, of this connection or, while its
-    /// session may repeat it, an earlier one.
+    /// Age of the oldest delivery that is not acknowledged, of this connection or, while there is
+    /// none, the last one. A repeated delivery is as old as its first copy.
     pub fn oldest(&self, now: Instant) -> Duration {
         let here = self.leaving.front().or(self.entries.front());
         let arrived = [here.map(|entry| entry.arrival.at), self.remembered_since];
@@ -124,10 +125,11 @@ impl Acks {
 
     /// A connection was accepted. Without its session the broker does not repeat deliveries.
     pub fn connected(&mut self, session_present: bool) {
+        // What is repeated brings its age along; what is not, the broker had been told after all.
+        self.remembered_since = None;
         if !session_present {
             self.remembered.clear();
             self.remembered_by_message.clear();
-            self.remembered_since = None;
         }
     }
 
@@ -144,12 +146,14 @@ impl Acks {
             let Arrival {
                 packet,
                 fingerprint,
+                at,
                 ..
             } = entry.arrival;
             self.remembered_by_message.insert(entry.message, packet);
             let remembered = Remembered {
                 message: entry.message,
                 fingerprint,
+                at,
                 done: entry.done,
             };
             if let Some(older) = self.remembered.insert(packet, remembered) {
@@ -187,15 +191,13 @@ impl Acks {
         let remembered = self.remembered.remove(&arrival.packet);
         if let Some(remembered) = &remembered {
             self.remembered_by_message.remove(&remembered.message);
-            if self.remembered.is_empty() {
-                self.remembered_since = None;
-            }
         }
         let repeated = remembered.filter(|r| arrival.dup && r.fingerprint == arrival.fingerprint);
         let message = repeated.as_ref().map_or(number, |r| r.message);
+        let at = repeated.as_ref().map_or(arrival.at, |r| r.at);
         self.entries.push_back(Entry {
             message,
-            arrival,
+            arrival: Arrival { at, ..arrival },
             done: false,
             mute: false,
         });

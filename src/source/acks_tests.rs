@@ -202,7 +202,7 @@ fn a_repeat_that_crosses_its_acknowledgement_is_folded() {
 }
 
 #[test]
-fn the_oldest_age_survives_a_reconnect_until_the_delivery_is_repeated() {
+fn the_oldest_age_survives_a_reconnect() {
     let mut acks = Acks::default();
     let start = Instant::now();
     let later = start + Duration::from_secs(5);
@@ -217,5 +217,17 @@ fn the_oldest_age_survives_a_reconnect_until_the_delivery_is_repeated() {
         at: later,
         ..arrival(1, true, 1)
     });
+    assert_eq!(acks.oldest(later), Duration::from_secs(5));
+}
+
+#[test]
+fn what_the_broker_does_not_repeat_was_acknowledged_and_has_no_age() {
+    let mut acks = Acks::default();
+    let number = admit(&mut acks, 1, false, 7);
+    assert_eq!(packets(&acks.settled(number, 10)), [1]);
+    // It left and reached the broker, but the link died before the client could say so.
+    acks.severed();
+    acks.connected(true);
+    let later = Instant::now() + Duration::from_secs(60);
     assert_eq!(acks.oldest(later), Duration::ZERO);
 }

@@ -190,9 +190,8 @@ impl Publisher {
         } else {
             patience
         };
-        let mut wait = patience;
         // A poll that is cut short loses nothing in this version: see the gateway's own link.
-        while let Ok(event) = tokio::time::timeout(wait, self.events.poll()).await {
+        while let Ok(event) = tokio::time::timeout(patience, self.events.poll()).await {
             match event
                 .map_err(|error| anyhow!("the connection to the broker was lost: {error}"))?
             {
@@ -205,11 +204,7 @@ impl Publisher {
                 }
                 _ => {}
             }
-            wait = if self.events.state.events.is_empty() {
-                Duration::ZERO
-            } else {
-                patience
-            };
+            // What one read brought has been taken; the next may take its time.
             if self.events.state.events.is_empty() {
                 break;
             }
