@@ -39,6 +39,7 @@
 //! telemetry`. `tests/conventions.rs` keeps it so.
 
 pub mod admin;
+pub mod alert;
 pub mod app;
 pub mod cli;
 pub mod config;

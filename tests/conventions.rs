@@ -27,9 +27,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("admin", &["config", "model", "runtime", "telemetry"]),
     (
+        "alert",
+        &["store", "config", "model", "runtime", "telemetry"],
+    ),
+    (
         "app",
         &[
             "admin",
+            "alert",
             "sink",
             "source",
             "store",
@@ -45,6 +50,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "cli",
         &[
             "app",
+            "alert",
             "source",
             "store",
             "decode",
@@ -81,7 +87,7 @@ const CALLS: &[(&str, &[&str], &str)] = &[
             "sink/",
             "app/replay.rs",
             "cli/dead_letters.rs",
-            "config/mod.rs",
+            "config/",
         ],
         "only store and sink talk to the database",
     ),
@@ -262,6 +268,11 @@ fn the_shipped_configuration_equals_the_defaults() {
         "streams",
         "mongodb",
         "sink",
+        "feed",
+        "devices",
+        "alerts",
+        "rules",
+        "receivers",
         "admin",
         "log",
         "tls",
@@ -308,6 +319,11 @@ fn all_keys() -> BTreeSet<String> {
         "streams.",
         "mongodb.",
         "sink.",
+        "feed.",
+        "devices.",
+        "alerts.",
+        "rules.",
+        "receivers.",
         "admin.",
         "log.",
         "time.",
@@ -317,7 +333,9 @@ fn all_keys() -> BTreeSet<String> {
     ] {
         let text = match section {
             "" => "zzzzzzzzzz = 1".to_owned(),
-            "streams." => "[[streams]]\nzzzzzzzzzz = 1".to_owned(),
+            "streams." | "rules." | "receivers." => {
+                format!("[[{}]]\nzzzzzzzzzz = 1", section.trim_end_matches('.'))
+            }
             "time." | "fields." | "limits." | "write_concern." => {
                 format!(
                     "[[streams]]\n[streams.{}]\nzzzzzzzzzz = 1",

@@ -3,10 +3,15 @@
 //! once, with where it stands and what to write instead. Nothing here touches a network.
 
 mod admin;
+mod alerts;
+mod devices;
+mod feed;
 mod load;
 mod log;
 mod mongodb;
 mod mqtt;
+pub mod receivers;
+pub mod rules;
 pub mod secret;
 mod sink;
 pub mod streams;
@@ -18,10 +23,15 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 pub use admin::AdminConfig;
+pub use alerts::AlertsConfig;
+pub use devices::DevicesConfig;
+pub use feed::{FeedConfig, FeedMode};
 pub use load::{Loaded, Sources, load, survey};
 pub use log::{LogConfig, LogFormat};
 pub use mongodb::MongodbConfig;
 pub use mqtt::{BrokerAddress, MqttConfig, MqttTlsConfig, Protocol};
+pub use receivers::{Incident, ReceiverConfig, ReceiverKind};
+pub use rules::RuleConfig;
 pub use secret::Secret;
 pub use sink::{Dedup, SinkConfig};
 use streams::Action;
@@ -43,6 +53,16 @@ pub struct Config {
     pub mongodb: MongodbConfig,
     /// Writers and batches.
     pub sink: SinkConfig,
+    /// The feed that rules and others follow.
+    pub feed: FeedConfig,
+    /// The registry of devices.
+    pub devices: DevicesConfig,
+    /// When what fires is told.
+    pub alerts: AlertsConfig,
+    /// What readings are compared with.
+    pub rules: Vec<RuleConfig>,
+    /// Who is told.
+    pub receivers: Vec<ReceiverConfig>,
     /// HTTP for operators.
     pub admin: AdminConfig,
     /// Log output.
@@ -56,6 +76,11 @@ impl Default for Config {
             streams: vec![StreamConfig::telemetry()],
             mongodb: MongodbConfig::default(),
             sink: SinkConfig::default(),
+            feed: FeedConfig::default(),
+            devices: DevicesConfig::default(),
+            alerts: AlertsConfig::default(),
+            rules: Vec::new(),
+            receivers: Vec::new(),
             admin: AdminConfig::default(),
             log: LogConfig::default(),
         }
@@ -69,6 +94,11 @@ impl Config {
         self.mqtt.validate(problems);
         self.mongodb.validate(problems);
         self.sink.validate(problems);
+        self.feed.validate(problems);
+        self.devices.validate(problems);
+        self.alerts.validate(problems);
+        RuleConfig::validate_all(&self.rules, problems);
+        ReceiverConfig::validate_all(&self.receivers, problems);
         self.admin.validate(problems);
         self.log.validate(problems);
         if self.streams.is_empty() {

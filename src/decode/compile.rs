@@ -12,7 +12,6 @@ use super::calendar;
 use super::check::Check;
 use super::codecs::CodecRules;
 use super::expression::Expression;
-use super::filter::Filter;
 use super::json::Options;
 use super::path::Path;
 use super::pivot::Pivot;
@@ -23,6 +22,7 @@ use super::tags::{self, TagRules};
 use super::template::Template;
 use super::time::TimeRule;
 use crate::config::streams::{Action, Codec, StreamConfig, TimeConfig};
+use crate::model::Filter;
 
 /// Compiles one stream; with problems the result is not to be used.
 pub(super) fn compile(

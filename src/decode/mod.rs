@@ -12,7 +12,6 @@ mod compile;
 mod epoch;
 mod expression;
 mod fields;
-mod filter;
 mod inflate;
 mod json;
 mod keys;

@@ -9,9 +9,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::compile;
-use super::filter::{Filter, Level};
 use super::stream::Stream;
 use crate::config::streams::{Action, StreamConfig, Unrouted};
+use crate::model::{Filter, Level};
 
 /// Everything needed to decode: immutable, shared by all connections.
 #[derive(Debug)]

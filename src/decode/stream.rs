@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use super::codecs::CodecRules;
 use super::expression::{Expression, Scope};
-use super::filter::Filter;
 use super::path::Path;
 use super::pivot::Pivot;
 use super::rules::FieldRules;
@@ -15,6 +14,7 @@ use super::template::Template;
 use super::time::TimeRule;
 use super::value::Value;
 use crate::config::streams::StreamConfig;
+use crate::model::Filter;
 
 /// A compiled stream.
 #[derive(Debug)]

@@ -5,7 +5,7 @@
 //! topics a stream claims; the text around a capture narrows that, so that `th-{id}` and
 //! `pm-{id}` can be two streams. A topic that ends early leaves the later captures without value.
 
-use super::filter::{Filter, Level as FilterLevel};
+use crate::model::{Filter, Level as FilterLevel};
 
 /// A parsed template.
 #[derive(Debug, Clone, PartialEq, Eq)]

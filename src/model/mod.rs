@@ -5,15 +5,21 @@
 //! part is settled. Nothing here outlives the process.
 
 mod device;
+mod filter;
 mod message;
 mod reading;
 mod reason;
 mod receipt;
+mod selection;
+mod severity;
 mod timestamp;
 
 pub use device::DeviceId;
+pub use filter::{Filter, Level};
 pub use message::{Message, QoS};
 pub use reading::{FieldValue, Flag, Flags, Reading, TimeSource};
 pub use reason::{IgnoreReason, Reason};
 pub use receipt::{Outcome, Receipt, Settle, Ticket};
+pub use selection::Selection;
+pub use severity::Severity;
 pub use timestamp::Timestamp;

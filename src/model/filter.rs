@@ -7,14 +7,14 @@ use std::fmt;
 
 /// A valid topic filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Filter {
-    pub(super) group: Option<Box<str>>,
-    pub(super) levels: Vec<Level>,
+pub struct Filter {
+    pub group: Option<Box<str>>,
+    pub levels: Vec<Level>,
 }
 
 /// One level of a filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Level {
+pub enum Level {
     Literal(Box<str>),
     /// `+`
     One,
@@ -24,7 +24,7 @@ pub(super) enum Level {
 
 impl Filter {
     /// Reads a filter, or says what to write instead.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, String> {
         let (group, filter) = match text.strip_prefix("$share/") {
             None => (None, text),
             Some(shared) => match shared.split_once('/') {
@@ -62,7 +62,7 @@ impl Filter {
     }
 
     /// Whether a topic matches.
-    pub(super) fn matches(&self, topic: &str) -> bool {
+    pub fn matches(&self, topic: &str) -> bool {
         if topic.starts_with('$') && self.starts_wild() {
             return false;
         }
@@ -81,7 +81,7 @@ impl Filter {
     }
 
     /// Whether every topic that `other` matches also matches here.
-    pub(super) fn covers(&self, other: &Filter) -> bool {
+    pub fn covers(&self, other: &Filter) -> bool {
         if self.starts_wild() && other.starts_dollar() {
             return false;
         }
@@ -100,7 +100,7 @@ impl Filter {
     }
 
     /// Whether some topic matches both.
-    pub(super) fn overlaps(&self, other: &Filter) -> bool {
+    pub fn overlaps(&self, other: &Filter) -> bool {
         if (self.starts_wild() && other.starts_dollar())
             || (other.starts_wild() && self.starts_dollar())
         {
@@ -118,7 +118,7 @@ impl Filter {
     }
 
     /// A filter wide enough for both: their common beginning, then `#`.
-    pub(super) fn join(&self, other: &Filter) -> Filter {
+    pub fn join(&self, other: &Filter) -> Filter {
         let common = self.levels.iter().zip(&other.levels);
         let mut levels: Vec<Level> = common
             .take_while(|(a, b)| a == b && **a != Level::Rest)

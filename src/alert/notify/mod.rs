@@ -1,0 +1,1 @@
+//! From transitions to requests: who is told what and when, and the telling itself.
