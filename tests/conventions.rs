@@ -22,19 +22,39 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &["decode", "lane", "config", "model", "runtime", "telemetry"],
     ),
     (
+        "devices",
+        &["store", "config", "model", "runtime", "telemetry"],
+    ),
+    (
         "sink",
-        &["lane", "store", "config", "model", "runtime", "telemetry"],
+        &[
+            "devices",
+            "lane",
+            "store",
+            "config",
+            "model",
+            "runtime",
+            "telemetry",
+        ],
     ),
     ("admin", &["config", "model", "runtime", "telemetry"]),
     (
         "alert",
-        &["store", "config", "model", "runtime", "telemetry"],
+        &[
+            "devices",
+            "store",
+            "config",
+            "model",
+            "runtime",
+            "telemetry",
+        ],
     ),
     (
         "app",
         &[
             "admin",
             "alert",
+            "devices",
             "sink",
             "source",
             "store",

@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 use crate::admin::Admin;
 use crate::config::{Config, Loaded, Problems, Sources, survey};
 use crate::decode::Router;
+use crate::devices::Devices;
 use crate::lane::{LaneMetrics, Lanes, TakeLimits};
 use crate::runtime::{Backoff, Readiness, Signal, Signals, Tasks, Verdict};
 use crate::sink::Sink;
@@ -84,6 +85,7 @@ pub struct App {
     routes: RoutesHandle,
     metrics: Arc<SourceMetrics>,
     readiness: Readiness,
+    devices: Devices,
     sink: Sink,
     admin: Admin,
     signals: Signals,
@@ -112,15 +114,10 @@ impl App {
             lossy,
             &LaneMetrics::register(&registry),
         );
-        let names: Vec<_> = config.streams.iter().map(|s| s.name.as_str()).collect();
+        let selection: Arc<dyn crate::model::Selection> = Arc::new(NoRules);
+        let devices = Devices::new(&config.devices, &registry);
         let sink = Sink::build(
-            &config.sink,
-            &config.mqtt.client_id,
-            &store,
-            &lanes,
-            &registry,
-            &readiness,
-            &names,
+            &config, &store, &lanes, &devices, &selection, &registry, &readiness,
         );
         let routes = RoutesHandle::new(Routes::new(router, &ledger));
         let admin = Admin::build(&config.admin, &registry, &readiness).await?;
@@ -142,6 +139,7 @@ impl App {
             routes,
             metrics,
             readiness,
+            devices,
             sink,
             admin,
             signals,
@@ -153,6 +151,7 @@ impl App {
         let tasks = Tasks::default();
         tracing::info!(admin = %self.admin.address, broker = self.config.mqtt.url, database = self.config.mongodb.database, "Tidegate starts");
         tasks.spawn_service("admin", self.admin.run());
+        self.devices.run(&self.store, &tasks);
         self.sink.run(&tasks);
         let (alive, sources_alive) = mpsc::channel(1);
         tasks.spawn("lanes", close_behind(sources_alive, self.lanes.clone()));
@@ -233,12 +232,19 @@ async fn start(
 async fn connect_in_time(config: &Config) -> Result<Store, ConnectError> {
     let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(10));
     loop {
-        match Store::connect(&config.mongodb, config.sink.writers).await {
+        match Store::connect(config).await {
             Err(error @ ConnectError::NameServer(_)) => {
                 tracing::warn!(error = %error, "The database's name cannot be looked up; trying again");
                 tokio::time::sleep(backoff.next_pause()).await;
             }
             outcome => return outcome,
         }
+    }
+}
+
+struct NoRules;
+impl crate::model::Selection for NoRules {
+    fn selects(&self, _: &crate::model::Reading, _: &str, _: &str) -> bool {
+        false
     }
 }

@@ -133,7 +133,7 @@ impl DeadLetters {
 }
 
 async fn open(prepared: &Prepared) -> anyhow::Result<Store> {
-    Ok(Store::connect(&prepared.loaded.config.mongodb, 1).await?)
+    Ok(Store::connect(&prepared.loaded.config).await?)
 }
 
 async fn drop_all(prepared: Prepared, filter: DeadLetterFilter) -> anyhow::Result<ExitCode> {

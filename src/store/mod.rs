@@ -2,20 +2,34 @@
 //!
 //! Stages get handles from here and never spell a field or collection name themselves.
 
+mod alerts;
 mod client;
 mod collections;
 mod dead_letters;
+mod devices;
 mod document;
 mod drift;
+mod feed;
+mod feed_stream;
+mod lease;
+mod ordinary;
 mod probe;
 mod provision;
 mod series;
 mod words;
 
+pub use alerts::{Checkpoint, Commit, CommitError, Control, Controls, Kept, Line, NoDocument};
 pub use client::ConnectError;
-pub use collections::Store;
+pub use collections::{Names, Store};
 pub use dead_letters::{DeadLetter, DeadLetterFilter};
+pub use devices::{DeviceChange, DeviceChanges, Seen};
 pub use document::{EncodeError, MAX_MEASUREMENT_BYTES, encode_reading};
+pub use feed::{
+    Beat, FeedAuthor, FeedDocument, FeedError, FeedReading, decode_feed, encode_beat,
+    encode_feed_reading, feed_documents,
+};
+pub use feed_stream::{FeedEvent, FeedStream, FeedStreamError, From, Place};
+pub use lease::Lease;
 pub use probe::probe;
 pub use provision::{Finding, ProvisionError, Provisioned, provision};
 pub use series::{Found, Key, Series};

@@ -1,0 +1,85 @@
+//! The ordinary collections: what each is called, which key names it, and what is indexed. Pure.
+
+use std::time::Duration;
+
+use mongodb::bson::{Document, doc};
+
+use super::Names;
+use crate::config::{Config, FeedMode};
+
+/// One collection as it should be.
+pub(super) struct Ordinary {
+    pub name: String,
+    /// The key that names it.
+    pub key: &'static str,
+    /// Keys, and how long after the first of them a document is kept.
+    pub indexes: Vec<(Document, Option<Duration>)>,
+}
+
+impl Ordinary {
+    /// All that a configuration needs.
+    pub fn all(config: &Config, names: &Names) -> Vec<Self> {
+        let mut all = vec![
+            Self {
+                name: names.dead_letters.clone(),
+                key: "mongodb.dead_letters",
+                indexes: vec![
+                    (doc! { "at": 1 }, Some(config.mongodb.dead_letters_ttl.0)),
+                    (doc! { "stream": 1, "reason": 1, "at": 1 }, None),
+                ],
+            },
+            Self {
+                name: names.devices.clone(),
+                key: "devices.collection",
+                indexes: Vec::new(),
+            },
+        ];
+        if config.feed.mode != FeedMode::Off {
+            all.push(Self {
+                name: names.feed.clone(),
+                key: "feed.collection",
+                indexes: vec![(doc! { "at": 1 }, Some(config.feed.ttl.0))],
+            });
+            all.push(Self {
+                name: names.leases.clone(),
+                key: "mongodb.leases",
+                indexes: Vec::new(),
+            });
+            all.extend(Self::of_alerts(config, names));
+        }
+        all
+    }
+
+    fn of_alerts(_config: &Config, names: &Names) -> Vec<Self> {
+        let alert = |name: &String, indexes| Self {
+            name: name.clone(),
+            key: "mongodb.alerts_prefix",
+            indexes,
+        };
+        vec![
+            alert(&names.rules, Vec::new()),
+            alert(&names.state, vec![(doc! { "rule": 1 }, None)]),
+            alert(&names.marks, Vec::new()),
+            alert(&names.notices, Vec::new()),
+            alert(
+                &names.outbox,
+                vec![
+                    (doc! { "state": 1, "receiver": 1, "key": 1 }, None),
+                    (
+                        doc! { "endedAt": 1 },
+                        Some(Duration::from_secs(30 * 86_400)),
+                    ),
+                ],
+            ),
+            alert(
+                &names.history,
+                vec![
+                    (doc! { "at": 1 }, Some(Duration::from_secs(90 * 86_400))),
+                    (doc! { "key": 1, "at": 1 }, None),
+                ],
+            ),
+            alert(&names.silences, Vec::new()),
+            alert(&names.requests, Vec::new()),
+        ]
+    }
+}
