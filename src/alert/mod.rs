@@ -4,10 +4,14 @@
 //! process dies here, the next leader goes on from that place and finds every request that is
 //! still owed.
 
+mod beat;
+mod clock;
 mod episode;
 mod notice;
 pub mod notify;
 pub mod rules;
+mod watch;
 
+pub use beat::Pulse;
 pub use episode::{Change, EndReason, Ended, Episode, Transition, Wishes};
 pub use notice::{Delivery, Notice, NoticeKind, Settled, Storm};

@@ -22,7 +22,7 @@ use crate::devices::Devices;
 use crate::lane::{LaneMetrics, Lanes, TakeLimits};
 use crate::runtime::{Backoff, Readiness, Signal, Signals, Tasks, Verdict};
 use crate::sink::Sink;
-use crate::source::{self, Routes, RoutesHandle, SourceMetrics, Surroundings};
+use crate::source::{self, Pulse, Routes, RoutesHandle, SourceMetrics, Surroundings};
 use crate::store::{ConnectError, Store};
 use crate::telemetry::{Ledger, Registry};
 use collections::Collections;
@@ -160,6 +160,7 @@ impl App {
             lanes: self.lanes,
             ledger: self.ledger.clone(),
             metrics: self.metrics,
+            pulse: Pulse::default(),
             readiness: self.readiness.clone(),
             alive,
         };

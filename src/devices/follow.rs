@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Devices;
 use crate::runtime::Backoff;
-use crate::store::{Store, words};
+use crate::store::{DriverResult, Seen, Store, words};
 
 /// A new device waits this long for others, so that a fleet that comes up is entered in few writes.
 const GATHER: Duration = Duration::from_millis(500);
@@ -29,11 +29,7 @@ pub(super) async fn follow(devices: Devices, store: Store) -> Result<(), Infalli
     }
 }
 
-async fn follow_once(
-    devices: &Devices,
-    store: &Store,
-    backoff: &mut Backoff,
-) -> mongodb::error::Result<()> {
+async fn follow_once(devices: &Devices, store: &Store, backoff: &mut Backoff) -> DriverResult<()> {
     // First the stream, then the look: what changes in between is seen twice, not never.
     let mut changes = store.watch_devices().await?;
     devices.replace(store.all_devices().await?);
@@ -77,7 +73,7 @@ pub(super) async fn write_seen(
     }
 }
 
-async fn write(devices: &Devices, store: &Store, due: Vec<crate::store::Seen>) {
+async fn write(devices: &Devices, store: &Store, due: Vec<Seen>) {
     let (kept, register) = (store.clone(), devices.0.config.register);
     let sent = due.clone();
     // In a task of its own: a driver call is never dropped half way.

@@ -7,9 +7,8 @@
 
 use std::time::Duration;
 
-use futures_util::{StreamExt, TryStreamExt};
+use futures_util::TryStreamExt;
 use mongodb::bson::{Bson, DateTime, Document, doc};
-use mongodb::change_stream::ChangeStream;
 use mongodb::error::{
     Error, ErrorKind, TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT,
 };
@@ -150,23 +149,6 @@ pub enum CommitError {
     /// The server will say the same again.
     #[error("{0}")]
     Refused(String),
-}
-
-/// Which of the collections changed that operators write to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Control {
-    /// `alert_rules`.
-    Rules,
-    /// `alert_silences`.
-    Silences,
-    /// `alert_requests`.
-    Requests,
-}
-
-/// Changes of what operators write to.
-pub struct Controls {
-    stream: ChangeStream<Document>,
-    names: super::Names,
 }
 
 impl Store {
@@ -343,60 +325,6 @@ impl Store {
             done,
         )
         .await
-    }
-
-    /// Hears when somebody changes rules, silences or requests.
-    ///
-    /// # Errors
-    /// The driver's.
-    pub async fn watch_controls(&self) -> mongodb::error::Result<Controls> {
-        let names = self.names();
-        let theirs = doc! { "$in": [&names.rules, &names.silences, &names.requests] };
-        // The leader takes requests away itself, and expired silences go by themselves.
-        let pipeline = [
-            doc! { "$match": { "ns.coll": theirs, "$or": [
-                { "operationType": { "$ne": "delete" } },
-                { "ns.coll": &names.rules },
-            ] } },
-            doc! { "$project": { "ns": 1 } },
-        ];
-        let stream = self
-            .database()
-            .watch()
-            .pipeline(pipeline)
-            .read_concern(ReadConcern::majority())
-            .await?
-            .with_type();
-        Ok(Controls {
-            stream,
-            names: names.clone(),
-        })
-    }
-}
-
-impl Controls {
-    /// What changed next; `None`: the stream has ended.
-    ///
-    /// # Errors
-    /// The driver's.
-    pub async fn next(&mut self) -> mongodb::error::Result<Option<Control>> {
-        while let Some(event) = self.stream.next().await {
-            let event = event?;
-            let Ok(collection) = event.get_document("ns").and_then(|ns| ns.get_str("coll")) else {
-                continue;
-            };
-            let control = [
-                (&self.names.rules, Control::Rules),
-                (&self.names.silences, Control::Silences),
-                (&self.names.requests, Control::Requests),
-            ]
-            .into_iter()
-            .find(|(name, _)| *name == collection);
-            if let Some((_, control)) = control {
-                return Ok(Some(control));
-            }
-        }
-        Ok(None)
     }
 }
 

@@ -5,12 +5,14 @@
 mod alerts;
 mod client;
 mod collections;
+mod controls;
 mod dead_letters;
 mod devices;
 mod document;
 mod drift;
 mod feed;
 mod feed_stream;
+mod history;
 mod lease;
 mod ordinary;
 mod probe;
@@ -18,9 +20,10 @@ mod provision;
 mod series;
 mod words;
 
-pub use alerts::{Checkpoint, Commit, CommitError, Control, Controls, Kept, Line, NoDocument};
+pub use alerts::{Checkpoint, Commit, CommitError, Kept, Line, NoDocument};
 pub use client::ConnectError;
 pub use collections::{Names, Store};
+pub use controls::{Control, Controls, Request, SilenceRecord};
 pub use dead_letters::{DeadLetter, DeadLetterFilter};
 pub use devices::{DeviceChange, DeviceChanges, Seen};
 pub use document::{EncodeError, MAX_MEASUREMENT_BYTES, encode_reading};
@@ -29,8 +32,12 @@ pub use feed::{
     encode_feed_reading, feed_documents,
 };
 pub use feed_stream::{FeedEvent, FeedStream, FeedStreamError, From, Place};
+pub use history::{PastFeed, PastSeries};
 pub use lease::Lease;
 pub use probe::probe;
 pub use provision::{Finding, ProvisionError, Provisioned, provision};
 pub use series::{Found, Key, Series};
 pub use words::words;
+
+/// What a call of the driver gives, for those who only pass an error on or log its [`words`].
+pub type DriverResult<T> = mongodb::error::Result<T>;
