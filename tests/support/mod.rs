@@ -55,3 +55,16 @@ pub fn free_port() -> u16 {
         .expect("the loopback interface has a free port")
         .port()
 }
+
+/// The tests' own HTTP client.
+pub fn http() -> reqwest::Client {
+    static CLIENT: std::sync::OnceLock<reqwest::Client> = std::sync::OnceLock::new();
+    CLIENT
+        .get_or_init(|| {
+            // The library's features leave the choice of a provider to the program; a second
+            // installation in one process is refused, which is fine.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+            reqwest::Client::new()
+        })
+        .clone()
+}
