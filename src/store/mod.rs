@@ -7,6 +7,7 @@ mod collections;
 mod dead_letters;
 mod document;
 mod drift;
+mod outbox;
 mod probe;
 mod provision;
 mod series;
@@ -16,6 +17,10 @@ pub use client::ConnectError;
 pub use collections::Store;
 pub use dead_letters::{DeadLetter, DeadLetterFilter};
 pub use document::{EncodeError, MAX_MEASUREMENT_BYTES, encode_reading};
+pub use outbox::{
+    Last, Lease, Leased, OUTBOX, Outbox, OutboxFilter, OutboxRow, Progress, RowState,
+    outbox_indexes,
+};
 pub use probe::probe;
 pub use provision::{Finding, ProvisionError, Provisioned, provision};
 pub use series::{Found, Key, Series};

@@ -266,15 +266,26 @@ async fn dead_letters(
     .await
 }
 
-async fn index(
+pub(super) async fn index(
     store: &Store,
     collection: &str,
     keys: Document,
     ttl: Option<Duration>,
     findings: &mut Provisioned,
 ) -> Result<(), ProvisionError> {
-    let what = format!("index {keys} on {collection:?}");
     let options = IndexOptions::builder().expire_after(ttl).build();
+    index_with(store, collection, keys, options, findings).await
+}
+
+pub(super) async fn index_with(
+    store: &Store,
+    collection: &str,
+    keys: Document,
+    options: IndexOptions,
+    findings: &mut Provisioned,
+) -> Result<(), ProvisionError> {
+    let what = format!("index {keys} on {collection:?}");
+    let ttl = options.expire_after;
     let model = IndexModel::builder().keys(keys).options(options).build();
     let handle = store.database().collection::<Document>(collection);
     let before = handle.list_index_names().await.unwrap_or_default();
