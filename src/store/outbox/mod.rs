@@ -356,7 +356,7 @@ pub async fn outbox_indexes(
     store: &Store,
     name: &str,
     findings: &mut Provisioned,
-) -> Result<(), ProvisionError> {
+) -> std::result::Result<(), ProvisionError> {
     let keys = doc! { "state": 1, "created": 1 };
     index(store, name, keys, None, findings).await?;
     let ended = IndexOptions::builder()
