@@ -18,7 +18,14 @@ use super::{Config, Problem, Problems};
 const PREFIX: &str = "TIDEGATE_";
 
 /// Keys whose values never appear in a message.
-const SECRET_KEYS: [&str; 3] = ["password", "uri", "token"];
+const SECRET_KEYS: [&str; 6] = [
+    "password",
+    "uri",
+    "token",
+    "secret",
+    "previous_secret",
+    "routing_key",
+];
 
 /// Where a configuration comes from.
 #[derive(Debug, Clone, Default)]
@@ -279,10 +286,7 @@ fn syntax_problem(file: &std::path::Path, text: &str, error: &toml::de::Error) -
 
 /// What was found and what was expected, without the value of a secret.
 fn explain(error: &figment::Error) -> String {
-    let secret = error
-        .path
-        .last()
-        .is_some_and(|key| SECRET_KEYS.contains(&key.as_str()));
+    let secret = secret(&error.path);
     match &error.kind {
         Kind::UnknownField(name, known) => match nearest(name, known) {
             Some(near) => format!("unknown key; did you mean {near:?}?"),
@@ -300,6 +304,17 @@ fn explain(error: &figment::Error) -> String {
         Kind::MissingField(name) => format!("{name:?} is missing"),
         other => other.to_string(),
     }
+}
+
+/// Whether the value at `path` is a secret. An address that alerts are sent to may hold a key, and
+/// so may any header.
+fn secret(path: &[String]) -> bool {
+    let telling = path
+        .first()
+        .is_some_and(|section| matches!(section.as_str(), "receivers" | "watchdog"));
+    let is = |key: &String| SECRET_KEYS.contains(&key.as_str());
+    path.last().is_some_and(is)
+        || telling && path.iter().any(|key| key == "url" || key == "headers")
 }
 
 /// What was expected, for who does not write Rust.

@@ -16,6 +16,7 @@ pub mod secret;
 mod sink;
 pub mod streams;
 pub mod units;
+mod watchdog;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -37,6 +38,7 @@ pub use sink::{Dedup, SinkConfig};
 use streams::Action;
 pub use streams::StreamConfig;
 pub use units::{ByteSize, Span};
+pub use watchdog::{WatchdogConfig, WatchdogMethod};
 
 /// What the server takes as `expireAfterSeconds`: less makes no sense, more it refuses.
 const TTL_SECONDS: std::ops::RangeInclusive<u64> = 60..=i32::MAX as u64;
@@ -63,6 +65,8 @@ pub struct Config {
     pub rules: Vec<RuleConfig>,
     /// Who is told.
     pub receivers: Vec<ReceiverConfig>,
+    /// The sign of life to a service outside.
+    pub watchdog: WatchdogConfig,
     /// HTTP for operators.
     pub admin: AdminConfig,
     /// Log output.
@@ -81,6 +85,7 @@ impl Default for Config {
             alerts: AlertsConfig::default(),
             rules: Vec::new(),
             receivers: Vec::new(),
+            watchdog: WatchdogConfig::default(),
             admin: AdminConfig::default(),
             log: LogConfig::default(),
         }
@@ -99,6 +104,7 @@ impl Config {
         self.alerts.validate(problems);
         RuleConfig::validate_all(&self.rules, problems);
         ReceiverConfig::validate_all(&self.receivers, problems);
+        self.watchdog.validate(problems);
         self.admin.validate(problems);
         self.log.validate(problems);
         if self.streams.is_empty() {

@@ -1,6 +1,7 @@
 //! A value that is used but never shown.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -33,13 +34,81 @@ impl Serialize for Secret {
     }
 }
 
+/// The ways one secret can be given: its value, a file or an environment variable.
+#[derive(Debug, Clone, Copy)]
+pub struct SecretSource<'a> {
+    /// The key of the value; those of the others end in `_file` and `_env`.
+    pub key: &'static str,
+    value: Option<&'a Secret>,
+    file: Option<&'a PathBuf>,
+    variable: Option<&'a String>,
+}
+
+impl<'a> SecretSource<'a> {
+    /// The three keys as they stand.
+    pub const fn new(
+        key: &'static str,
+        value: Option<&'a Secret>,
+        file: Option<&'a PathBuf>,
+        variable: Option<&'a String>,
+    ) -> Self {
+        Self {
+            key,
+            value,
+            file,
+            variable,
+        }
+    }
+
+    /// Whether any of them is set.
+    pub fn is_set(&self) -> bool {
+        self.count() > 0
+    }
+
+    /// How many of them are set.
+    pub fn count(&self) -> usize {
+        [
+            self.value.is_some(),
+            self.file.is_some(),
+            self.variable.is_some(),
+        ]
+        .into_iter()
+        .filter(|set| *set)
+        .count()
+    }
+
+    /// The key that is set.
+    pub fn set_key(&self) -> String {
+        match (self.file, self.variable) {
+            (Some(_), _) => format!("{}_file", self.key),
+            (None, Some(_)) => format!("{}_env", self.key),
+            (None, None) => self.key.to_owned(),
+        }
+    }
+
+    /// The secret as it is now. A variable is read as raw text.
+    ///
+    /// # Errors
+    /// A sentence naming file or variable, never the value.
+    pub fn read(&self) -> Result<Option<Secret>, String> {
+        match self.variable {
+            Some(name) if self.file.is_none() => match std::env::var(name) {
+                Ok(text) if !text.is_empty() => Ok(Some(Secret::new(text))),
+                Ok(_) => Err(format!("the environment variable {name} is empty")),
+                Err(_) => Err(format!("the environment variable {name} is not set")),
+            },
+            _ => value_or_file(&self.value.cloned(), &self.file.cloned()),
+        }
+    }
+}
+
 /// A secret given as a value or as a file that holds it (a trailing line break is cut).
 ///
 /// # Errors
 /// A sentence naming the file, where it cannot be read or is empty.
 pub fn value_or_file(
     value: &Option<Secret>,
-    file: &Option<std::path::PathBuf>,
+    file: &Option<PathBuf>,
 ) -> Result<Option<Secret>, String> {
     let Some(path) = file else {
         return Ok(value.clone());

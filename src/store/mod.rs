@@ -15,6 +15,7 @@ mod feed_stream;
 mod history;
 mod lease;
 mod ordinary;
+mod outbox;
 mod probe;
 mod provision;
 mod series;
@@ -34,6 +35,10 @@ pub use feed::{
 pub use feed_stream::{FeedEvent, FeedStream, FeedStreamError, From, Place};
 pub use history::{PastFeed, PastSeries};
 pub use lease::Lease;
+pub use outbox::{
+    Last, Lease as RowLease, Leased, OUTBOX, Outbox, OutboxFilter, OutboxRow, Progress, RowState,
+    outbox_indexes,
+};
 pub use probe::probe;
 pub use provision::{Finding, ProvisionError, Provisioned, provision};
 pub use series::{Found, Key, Series};

@@ -62,16 +62,6 @@ impl Ordinary {
             alert(&names.marks, Vec::new()),
             alert(&names.notices, Vec::new()),
             alert(
-                &names.outbox,
-                vec![
-                    (doc! { "state": 1, "receiver": 1, "key": 1 }, None),
-                    (
-                        doc! { "endedAt": 1 },
-                        Some(Duration::from_secs(30 * 86_400)),
-                    ),
-                ],
-            ),
-            alert(
                 &names.history,
                 vec![
                     (doc! { "at": 1 }, Some(Duration::from_secs(90 * 86_400))),

@@ -17,9 +17,10 @@ use super::client::hello;
 use super::document::names;
 use super::drift::{granularity, series_drift};
 use super::ordinary::Ordinary;
+use super::outbox::outbox_indexes;
 use super::words::words;
 use crate::config::streams::Action;
-use crate::config::{Config, StreamConfig};
+use crate::config::{Config, FeedMode, StreamConfig};
 
 /// Server error codes that are branched on.
 mod codes {
@@ -132,6 +133,9 @@ pub async fn provision(store: &Store, config: &Config) -> Result<Provisioned, Pr
     for wanted in Ordinary::all(config, store.names()) {
         let there = existing.get(&wanted.name);
         ordinary(store, wanted, there, &mut findings).await?;
+    }
+    if config.feed.mode != FeedMode::Off {
+        outbox_indexes(store, &store.names().outbox, &mut findings).await?;
     }
     // A collection dropped since the first look was made anew, but ordinary, by its index.
     let existing = collections(store).await?;
@@ -262,15 +266,26 @@ async fn ordinary(
     Ok(())
 }
 
-async fn index(
+pub(super) async fn index(
     store: &Store,
     collection: &str,
     keys: Document,
     ttl: Option<Duration>,
     findings: &mut Provisioned,
 ) -> Result<(), ProvisionError> {
-    let what = format!("index {keys} on {collection:?}");
     let options = IndexOptions::builder().expire_after(ttl).build();
+    index_with(store, collection, keys, options, findings).await
+}
+
+pub(super) async fn index_with(
+    store: &Store,
+    collection: &str,
+    keys: Document,
+    options: IndexOptions,
+    findings: &mut Provisioned,
+) -> Result<(), ProvisionError> {
+    let what = format!("index {keys} on {collection:?}");
+    let ttl = options.expire_after;
     let model = IndexModel::builder().keys(keys).options(options).build();
     let handle = store.database().collection::<Document>(collection);
     let before = handle.list_index_names().await.unwrap_or_default();
