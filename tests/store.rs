@@ -89,6 +89,7 @@ fn commit(n: i64) -> Commit {
         ],
         outbox: vec![doc! { "_id": format!("row{n}"), "state": "queued" }],
         history: vec![Line::new(Timestamp::from_millis(n), "k1", &json!({ "n": n })).unwrap()],
+        reported: Vec::new(),
         requests: Vec::new(),
     }
 }

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::metrics::AlertMetrics;
 use super::rules::{RuleProblem, RuleSet, Rules};
-use crate::config::RuleConfig;
+use crate::config::{AlertsConfig, Config, ReceiverConfig, RuleConfig};
 use crate::runtime::Backoff;
 use crate::store::{Control, DriverResult, SilenceRecord, Store, words};
 
@@ -33,14 +33,53 @@ struct Shared {
     in_force: watch::Sender<Arc<RuleSet>>,
     silences: watch::Sender<Vec<SilenceRecord>>,
     requests: watch::Sender<u64>,
+    told: watch::Sender<Arc<(AlertsConfig, Vec<ReceiverConfig>)>>,
     complaints: Mutex<Vec<String>>,
 }
 
 /// Where the leader hears of changes.
 pub(super) struct Listening {
-    pub rules: watch::Receiver<Arc<RuleSet>>,
-    pub silences: watch::Receiver<Vec<SilenceRecord>>,
-    pub requests: watch::Receiver<u64>,
+    rules: watch::Receiver<Arc<RuleSet>>,
+    silences: watch::Receiver<Vec<SilenceRecord>>,
+    requests: watch::Receiver<u64>,
+    told: watch::Receiver<Arc<(AlertsConfig, Vec<ReceiverConfig>)>>,
+}
+
+/// What changed.
+#[derive(Debug)]
+pub(super) enum Said {
+    /// Other rules are in force.
+    Rules(Arc<RuleSet>),
+    /// Other silences are.
+    Silences(Vec<SilenceRecord>),
+    /// Something is asked.
+    Requests,
+    /// Others are told, or in another way.
+    Told(Arc<(AlertsConfig, Vec<ReceiverConfig>)>),
+}
+
+impl Listening {
+    /// Makes all of it count as new.
+    pub fn mark_changed(&mut self) {
+        self.rules.mark_changed();
+        self.silences.mark_changed();
+        self.requests.mark_changed();
+    }
+
+    /// What changes next.
+    pub async fn changed(&mut self) -> Said {
+        // The sender lives as long as the process; an end of it would never say anything.
+        tokio::select! {
+            // What changed and is not taken here is told by the next call.
+            Ok(()) = self.rules.changed() => Said::Rules(self.rules.borrow_and_update().clone()),
+            Ok(()) = self.silences.changed() => {
+                Said::Silences(self.silences.borrow_and_update().clone())
+            }
+            Ok(()) = self.requests.changed() => Said::Requests,
+            Ok(()) = self.told.changed() => Said::Told(self.told.borrow_and_update().clone()),
+            else => std::future::pending().await,
+        }
+    }
 }
 
 impl Controls {
@@ -48,28 +87,43 @@ impl Controls {
     pub fn new(
         store: &Store,
         rules: &Rules,
-        file: Vec<RuleConfig>,
+        config: &Config,
         metrics: &Arc<AlertMetrics>,
     ) -> Self {
         let controls = Self(Arc::new(Shared {
             store: store.clone(),
             rules: rules.clone(),
             metrics: Arc::clone(metrics),
-            file: Mutex::new(file),
+            file: Mutex::new(config.rules.clone()),
             reloaded: Notify::new(),
             in_force: watch::Sender::new(rules.current()),
             silences: watch::Sender::new(Vec::new()),
             requests: watch::Sender::new(0),
+            told: watch::Sender::new(Arc::new((
+                config.alerts.clone(),
+                config.receivers.clone(),
+            ))),
             complaints: Mutex::default(),
         }));
         controls.put_in_force(Vec::new());
         controls
     }
 
-    /// Puts the file's rules of a reload in force; those of the database stay.
-    pub fn reload(&self, file: Vec<RuleConfig>) {
-        *lock(&self.0.file) = file;
+    /// Puts the file's rules and receivers of a reload in force; rules of the database stay.
+    pub fn reload(&self, config: &Config) {
+        lock(&self.0.file).clone_from(&config.rules);
+        let told = Arc::new((config.alerts.clone(), config.receivers.clone()));
+        self.0.told.send_if_modified(|known| {
+            let changed = *known != told;
+            *known = told;
+            changed
+        });
         self.0.reloaded.notify_one();
+    }
+
+    /// Who is told, and how, as it stands now.
+    pub(super) fn told(&self) -> Arc<(AlertsConfig, Vec<ReceiverConfig>)> {
+        self.0.told.borrow().clone()
     }
 
     pub(super) fn listen(&self) -> Listening {
@@ -77,6 +131,7 @@ impl Controls {
             rules: self.0.in_force.subscribe(),
             silences: self.0.silences.subscribe(),
             requests: self.0.requests.subscribe(),
+            told: self.0.told.subscribe(),
         }
     }
 

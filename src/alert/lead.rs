@@ -73,17 +73,17 @@ async fn under(
 ) -> Ended {
     tracing::info!(term = lease.term, "This gateway evaluates the rules");
     setting.metrics.term.set(lease.term);
-    let lost = stopping.child_token();
+    let lost = CancellationToken::new();
     let renewing = tokio::spawn(renew(
         setting.store.clone(),
         lease.clone(),
         ttl,
         lost.clone(),
     ));
-    let ended = match Term::begin(setting, lease, &lost).await {
+    let ended = match Term::begin(setting, lease, condition).await {
         Ok(term) => {
             setting.metrics.leader.set(1);
-            term.run(condition, stopping, &lost).await
+            term.run(stopping, &lost).await
         }
         Err(ended) => ended,
     };

@@ -5,6 +5,7 @@ use prometheus::{Gauge, Histogram, IntCounter, IntCounterVec, IntGauge, IntGauge
 use super::episode::Change;
 use super::notice::NoticeKind;
 use crate::model::Severity;
+use crate::store::FeedStreamError;
 use crate::telemetry::{Registry, buckets};
 
 /// Why the stream was opened anew; a metric label.
@@ -23,6 +24,16 @@ impl Restart {
         Self::Oversize,
         Self::Passing,
     ];
+
+    /// The cause of a stream's end.
+    pub const fn of(error: &FeedStreamError) -> Self {
+        match error {
+            FeedStreamError::HistoryLost(_) => Self::HistoryLost,
+            FeedStreamError::Invalidated => Self::Invalidated,
+            FeedStreamError::Oversize(_) => Self::Oversize,
+            FeedStreamError::Passing(_) => Self::Passing,
+        }
+    }
 
     pub const fn name(self) -> &'static str {
         match self {

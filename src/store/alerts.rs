@@ -15,6 +15,7 @@ use mongodb::error::{
 use mongodb::options::{Acknowledgment, ReadConcern, TransactionOptions, WriteConcern};
 use mongodb::{ClientSession, Database};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::feed_stream::Place;
 use super::{Store, words};
@@ -120,6 +121,8 @@ pub struct Commit {
     pub outbox: Vec<Document>,
     /// What happened.
     pub history: Vec<Line>,
+    /// Rows of the outbox whose end is known to the planner by now.
+    pub reported: Vec<String>,
     /// Requests of operators that are done.
     pub requests: Vec<Bson>,
 }
@@ -133,6 +136,7 @@ impl Commit {
             && self.notices.is_empty()
             && self.outbox.is_empty()
             && self.history.is_empty()
+            && self.reported.is_empty()
             && self.requests.is_empty()
     }
 }
@@ -208,6 +212,33 @@ impl Store {
             .try_filter(|(id, _)| std::future::ready(*id != Bson::String(CHECKPOINT.to_owned())))
             .try_collect()
             .await
+    }
+
+    /// The same by id, read as `T`. One that cannot be read ends it: to leave it out would mean to
+    /// forget what it says.
+    ///
+    /// # Errors
+    /// The driver's, or what is wrong with a document, named.
+    pub async fn kept_as<T: DeserializeOwned>(
+        &self,
+        collection: &str,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Result<Vec<(String, T)>, String> {
+        let documents = self.kept_documents(collection).await;
+        let documents = documents.map_err(|error| words(&error))?;
+        let mut all = Vec::with_capacity(documents.len());
+        for (id, document) in documents {
+            let id = match id {
+                Bson::String(id) => id,
+                other => return Err(format!("{collection}: the _id {other} is not text")),
+            };
+            if wanted(&id) {
+                let value = mongodb::bson::from_document(document)
+                    .map_err(|error| format!("{collection}: {id:?}: {error}"))?;
+                all.push((id, value));
+            }
+        }
+        Ok(all)
     }
 
     /// Writes one commit, all of it or nothing. To be run to its end.
@@ -300,6 +331,10 @@ impl Store {
             doc! { "q": { "_id": id }, "u": { "$setOnInsert": body }, "upsert": true }
         });
         bulk(database, session, "update", "updates", &names.outbox, rows).await?;
+        let reported = commit.reported.iter().map(
+            |id| doc! { "q": { "_id": id }, "u": { "$set": { "reported": true } } },
+        );
+        bulk(database, session, "update", "updates", &names.outbox, reported).await?;
         let lines = commit.history.iter().map(|line| {
             let mut body = doc! { "at": DateTime::from_millis(line.at.millis()), "key": &line.key };
             body.extend(line.body.clone());
