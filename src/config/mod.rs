@@ -102,7 +102,7 @@ impl Config {
         self.feed.validate(problems);
         self.devices.validate(problems);
         self.alerts.validate(problems);
-        RuleConfig::validate_all(&self.rules, problems);
+        RuleConfig::validate_all(&self.rules, &self.receivers, problems);
         ReceiverConfig::validate_all(&self.receivers, problems);
         self.watchdog.validate(problems);
         self.admin.validate(problems);
