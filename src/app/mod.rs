@@ -16,6 +16,7 @@ use anyhow::Context;
 use tokio::sync::mpsc;
 
 use crate::admin::Admin;
+use crate::alert::Alerts;
 use crate::config::{Config, Loaded, Problems, Sources, survey};
 use crate::decode::Router;
 use crate::devices::Devices;
@@ -23,7 +24,7 @@ use crate::lane::{LaneMetrics, Lanes, TakeLimits};
 use crate::runtime::{Backoff, Readiness, Signal, Signals, Tasks, Verdict};
 use crate::sink::Sink;
 use crate::source::{self, Pulse, Routes, RoutesHandle, SourceMetrics, Surroundings};
-use crate::store::{ConnectError, Store};
+use crate::store::{ConnectError, Store, words};
 use crate::telemetry::{Ledger, Registry};
 use collections::Collections;
 use reload::Reload;
@@ -85,6 +86,7 @@ pub struct App {
     routes: RoutesHandle,
     metrics: Arc<SourceMetrics>,
     readiness: Readiness,
+    alerts: Alerts,
     devices: Devices,
     sink: Sink,
     admin: Admin,
@@ -114,8 +116,8 @@ impl App {
             lossy,
             &LaneMetrics::register(&registry),
         );
-        let selection: Arc<dyn crate::model::Selection> = Arc::new(NoRules);
         let devices = Devices::new(&config.devices, &registry);
+        let alerts = Alerts::build(&config, &store, &devices, &registry, &readiness);
         let sink = Sink::build(
             &config, &store, &lanes, &devices, &selection, &registry, &readiness,
         );
@@ -126,6 +128,7 @@ impl App {
             sources,
             running: config.clone(),
             store: store.clone(),
+            alerts: alerts.clone(),
             ledger: ledger.clone(),
             routes: routes.clone(),
             turn: Arc::default(),
@@ -139,6 +142,7 @@ impl App {
             routes,
             metrics,
             readiness,
+            alerts,
             devices,
             sink,
             admin,
@@ -170,7 +174,8 @@ impl App {
             routes: self.routes,
             condition: self.readiness.condition("collections", "not looked at yet"),
         };
-        tasks.spawn("start", start(collections, surroundings, tasks.clone()));
+        let starting = start(collections, surroundings, self.alerts, tasks.clone());
+        tasks.spawn("start", starting);
 
         let mut told_to_stop = false;
         let drain = self.config.sink.drain_timeout.0;
@@ -215,13 +220,22 @@ async fn close_behind(
 async fn start(
     collections: Collections,
     surroundings: Surroundings,
+    alerts: Alerts,
     tasks: Tasks,
 ) -> anyhow::Result<()> {
     if !collections.make(&tasks.stopping()).await? {
         return Ok(());
     }
+    // Readings that a rule of the database wants are in the feed from the first one on, unless the
+    // database went away this very moment; then the rules come as soon as it is back.
+    let looked = alerts.clone();
+    if let Ok(Err(error)) = tokio::spawn(async move { looked.look().await }).await {
+        tracing::warn!(error = words(&error), "Rules of the database cannot be read yet");
+    }
     let mqtt = &collections.config.mqtt;
     source::run(mqtt, &surroundings, &tasks).context("cannot start the MQTT side")?;
+    let pulse = surroundings.pulse.clone();
+    alerts.run(Arc::new(move |now| pulse.take(now)), &tasks);
     // Not earlier: the connections' own conditions stand in the way of readiness from here on.
     collections.condition.clear();
     tasks.spawn_service("collections", collections.watch());
@@ -240,12 +254,5 @@ async fn connect_in_time(config: &Config) -> Result<Store, ConnectError> {
             }
             outcome => return outcome,
         }
-    }
-}
-
-struct NoRules;
-impl crate::model::Selection for NoRules {
-    fn selects(&self, _: &crate::model::Reading, _: &str, _: &str) -> bool {
-        false
     }
 }

@@ -316,14 +316,15 @@ impl Store {
             (&names.marks, &commit.marks),
             (&names.notices, &commit.notices),
         ] {
+            // Gone first: what was put again after it went stays.
+            let gone = all.iter().filter(|kept| kept.body.is_none());
+            let gone = gone.map(|kept| doc! { "q": { "_id": &kept.id }, "limit": 1 });
+            bulk(database, session, "delete", "deletes", collection, gone).await?;
             let puts = all.iter().filter_map(|kept| {
                 let body = kept.body.as_ref()?;
                 Some(doc! { "q": { "_id": &kept.id }, "u": body, "upsert": true })
             });
             bulk(database, session, "update", "updates", collection, puts).await?;
-            let gone = all.iter().filter(|kept| kept.body.is_none());
-            let gone = gone.map(|kept| doc! { "q": { "_id": &kept.id }, "limit": 1 });
-            bulk(database, session, "delete", "deletes", collection, gone).await?;
         }
         let rows = commit.outbox.iter().map(|row| {
             let mut body = row.clone();
