@@ -13,6 +13,7 @@ mod draft;
 mod episode;
 mod events;
 mod gap;
+mod inventory;
 mod lead;
 mod load;
 mod metrics;
@@ -29,6 +30,7 @@ use std::sync::Arc;
 
 pub use beat::Pulse;
 pub use episode::{Change, EndReason, Ended, Episode, Transition, Wishes};
+pub use inventory::{Listed, inventory, standing};
 pub use notice::{Delivery, Notice, NoticeKind, Settled, Storm};
 
 use crate::config::{Config, FeedMode};

@@ -59,7 +59,7 @@ impl Own {
 /// One of these alerts, as kept.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct OwnAlert {
-    episode: Episode,
+    pub(super) episode: Episode,
     /// When it ends by itself.
     until: Option<Timestamp>,
 }

@@ -1,13 +1,16 @@
 //! What an operator can run, one file per command. Results go to standard output, everything
 //! else to standard error. Exit codes: 0 done, 1 failed, 2 wrong usage.
 
+mod alerts;
 mod check;
 mod completions;
 mod dead_letters;
 mod explain;
 mod provision;
 mod run;
+mod silences;
 mod simulate;
+mod words;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -47,6 +50,8 @@ enum Command {
     Provision(provision::Provision),
     Simulate(simulate::Simulate),
     DeadLetters(dead_letters::DeadLetters),
+    Alerts(alerts::Alerts),
+    Silences(silences::Silences),
     Completions(completions::Completions),
 }
 
@@ -83,6 +88,8 @@ impl Cli {
             Command::Provision(command) => command.run(),
             Command::Simulate(command) => command.run(),
             Command::DeadLetters(command) => command.run(),
+            Command::Alerts(command) => command.run(),
+            Command::Silences(command) => command.run(),
             Command::Completions(command) => command.run(),
         };
         outcome.unwrap_or_else(|error| {

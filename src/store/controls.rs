@@ -4,7 +4,7 @@
 //! * `alert_silences`: `{_id, matchers: […], starts, ends, author, comment}`;
 //! * `alert_requests`: `{_id, at, by, what, …}`, taken away by the leader when it is done.
 
-use futures_util::StreamExt;
+use futures_util::{StreamExt, TryStreamExt};
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, DateTime, Document, doc};
 use mongodb::change_stream::ChangeStream;
@@ -129,12 +129,13 @@ impl Store {
             .map(drop)
     }
 
-    /// Asks something of the leader.
+    /// Asks something of the leader; returns the request's id.
     ///
     /// # Errors
     /// The driver's.
-    pub async fn ask(&self, request: &Request, by: &str, at: Timestamp) -> DriverResult<()> {
-        let mut document = doc! { "_id": ObjectId::new(), "at": date(at), "by": by };
+    pub async fn ask(&self, request: &Request, by: &str, at: Timestamp) -> DriverResult<Bson> {
+        let id = Bson::ObjectId(ObjectId::new());
+        let mut document = doc! { "_id": &id, "at": date(at), "by": by };
         match request {
             Request::Ack { key, until } => {
                 document.extend(doc! { "what": "ack", "key": key });
@@ -146,8 +147,51 @@ impl Store {
         }
         self.kept::<Document>(&self.names().requests)
             .insert_one(document)
-            .await
-            .map(drop)
+            .await?;
+        Ok(id)
+    }
+
+    /// Whether the leader has done what was asked under this id.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub async fn done(&self, id: &Bson) -> DriverResult<bool> {
+        let requests = self.kept::<Document>(&self.names().requests);
+        let left = requests.find_one(doc! { "_id": id }).await?;
+        Ok(left.is_none())
+    }
+
+    /// Lines of the history as JSON, newest first: of one alert or all, since then, at most
+    /// `limit`. `at` is RFC 3339 text.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub async fn history(
+        &self,
+        key: Option<&str>,
+        since: Option<Timestamp>,
+        limit: i64,
+    ) -> DriverResult<Vec<serde_json::Value>> {
+        let mut query = Document::new();
+        if let Some(key) = key {
+            query.insert("key", key);
+        }
+        if let Some(since) = since {
+            query.insert("at", doc! { "$gte": date(since) });
+        }
+        let cursor = self
+            .kept::<Document>(&self.names().history)
+            .find(query)
+            .sort(doc! { "at": -1, "_id": -1 })
+            .limit(limit)
+            .await?;
+        let json = |mut line: Document| {
+            line.remove("_id");
+            let at = line.get_datetime("at").map_or(0, |at| at.timestamp_millis());
+            line.insert("at", Timestamp::from_millis(at).to_string());
+            Bson::Document(line).into_relaxed_extjson()
+        };
+        cursor.map_ok(json).try_collect().await
     }
 
     /// What is asked and not done yet, oldest first: id, request (`None`: nothing this release
