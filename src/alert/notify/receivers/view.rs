@@ -1,0 +1,427 @@
+//! One message, ready to be put in any receiver's format: its key, its texts, its alerts and the
+//! data that templates see. [`View::brief`] is the same message cut to what no receiver can refuse.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use super::super::{sandbox, text};
+use super::context::{Alert, kind_name, storm_data, value_with_unit};
+use crate::alert::{Notice, NoticeKind};
+use crate::config::{ReceiverConfig, ReceiverKind};
+use crate::model::{Severity, Timestamp};
+
+/// Alerts named in a text.
+const MOST_NAMED: usize = 20;
+/// Longest key: PagerDuty takes 255 bytes, the others more.
+const MOST_KEY: usize = 200;
+
+/// One message.
+#[derive(Debug, Clone)]
+pub struct View<'a> {
+    /// Whom it is for.
+    pub config: &'a ReceiverConfig,
+    /// What it is about.
+    pub notice: &'a Notice,
+    /// The installation.
+    pub environment: &'a str,
+    /// What the receiver knows the incident by.
+    pub key: String,
+    /// One line.
+    pub summary: String,
+    /// The rest, several lines.
+    pub text: String,
+    /// Its alerts, worst first.
+    pub alerts: Vec<Alert>,
+    /// What templates see, and what the generic payload carries.
+    pub data: Map<String, Value>,
+    /// Cut to the least.
+    pub brief: bool,
+    /// What is wrong with the templates involved.
+    pub flaws: Vec<String>,
+}
+
+impl<'a> View<'a> {
+    /// Of `notice`, for the receiver `config`.
+    pub fn new(config: &'a ReceiverConfig, notice: &'a Notice, environment: &'a str) -> Self {
+        let mut flaws = Vec::new();
+        let alerts: Vec<Alert> = notice
+            .episodes
+            .iter()
+            .map(|episode| Alert::new(episode, notice, &mut flaws))
+            .collect();
+        let mut view = Self {
+            config,
+            notice,
+            environment,
+            key: dedup_key(environment, &notice.key),
+            summary: String::new(),
+            text: String::new(),
+            alerts,
+            data: Map::new(),
+            brief: false,
+            flaws,
+        };
+        view.summary = view.built_in_summary();
+        view.text = view.built_in_text();
+        view.data = view.gather();
+        view.apply_templates();
+        if !view.flaws.is_empty() {
+            view.data.insert("template_error".into(), json!(true));
+        }
+        view
+    }
+
+    /// The same with texts cut and everything left out that can be.
+    pub fn brief(&self) -> Self {
+        let mut brief = self.clone();
+        brief.brief = true;
+        brief.summary = text::cut(&self.summary, 120);
+        brief.text = String::new();
+        brief.alerts.truncate(1);
+        for alert in &mut brief.alerts {
+            alert.summary = text::cut(&alert.summary, 120);
+            alert.description = None;
+            alert.annotations.clear();
+            strip(&mut alert.data);
+        }
+        strip(&mut brief.data);
+        brief.data.insert("summary".into(), json!(brief.summary));
+        brief.data.insert("text".into(), json!(""));
+        brief
+    }
+
+    /// Whether nothing of it fires any more.
+    pub fn resolved(&self) -> bool {
+        self.notice.kind == NoticeKind::Resolved
+    }
+
+    /// Whether it stands for several alerts, also while there is one only.
+    pub fn many(&self) -> bool {
+        self.notice.storm.is_some() || self.notice.key.starts_with("group:")
+    }
+
+    /// The summary with what has happened before it, for where nothing else shows that.
+    pub fn headline(&self) -> String {
+        let level = self.notice.severity.name().to_uppercase();
+        let prefix = match self.notice.kind {
+            NoticeKind::Firing | NoticeKind::Update => level,
+            NoticeKind::Repeat => format!("{level}, STILL FIRING"),
+            NoticeKind::Resolved => "RESOLVED".into(),
+            NoticeKind::Test => "TEST".into(),
+        };
+        format!("[{prefix}] {}", self.summary)
+    }
+
+    /// A page about what to do.
+    pub fn runbook(&self) -> Option<&str> {
+        self.alerts
+            .iter()
+            .find_map(|alert| alert.runbook.as_deref())
+    }
+
+    /// When what it is about began, or ended.
+    pub fn happened(&self) -> Timestamp {
+        let Some(worst) = self.notice.episodes.first().filter(|_| !self.many()) else {
+            return self.notice.at;
+        };
+        match (self.resolved(), worst.ended) {
+            (true, Some(ended)) => ended.at,
+            (true, None) => self.notice.at,
+            (false, _) => worst.fired_at,
+        }
+    }
+
+    /// Its level: the worst among its alerts.
+    pub fn severity(&self) -> Severity {
+        self.notice.severity
+    }
+
+    /// The alerts as a list, at most as many as fit `most` bytes when `whole` puts them in.
+    pub fn fit(&self, most: usize, whole: impl Fn(&[Alert], usize) -> Value) -> Value {
+        let mut shown = self.alerts.len();
+        loop {
+            let left_out = self.notice.truncated + self.alerts.len() - shown;
+            let body = whole(&self.alerts[..shown], left_out);
+            let size = body.to_string().len();
+            if size <= most || shown <= 1 {
+                return body;
+            }
+            shown = (shown * most / size).clamp(1, shown - 1);
+        }
+    }
+
+    fn built_in_summary(&self) -> String {
+        let notice = self.notice;
+        let group = listed(&notice.group);
+        if let Some(storm) = &notice.storm {
+            let about = if group.is_empty() {
+                &notice.key
+            } else {
+                &group
+            };
+            let line = if self.resolved() {
+                format!("Storm over, {} alerts in all: {about}", storm.total)
+            } else {
+                format!("Storm, {} alerts firing: {about}", storm.firing)
+            };
+            return self.safe(&text::line(&line, 256));
+        }
+        let first = self.alerts.first();
+        if self.many() {
+            let count = self.alerts.len() + notice.truncated;
+            let what = if self.resolved() {
+                "resolved"
+            } else {
+                "firing"
+            };
+            let firing = self.alerts.iter().filter(|alert| !alert.resolved).count();
+            let number = if self.resolved() {
+                count
+            } else {
+                firing + notice.truncated
+            };
+            return match first {
+                Some(only) if count == 1 => self.safe(&only.summary),
+                _ => self.safe(&text::line(
+                    &format!("{number} alerts {what}: {group}"),
+                    256,
+                )),
+            };
+        }
+        first.map_or_else(
+            || self.safe(&text::line(&notice.key, 256)),
+            |alert| self.safe(&alert.summary),
+        )
+    }
+
+    fn built_in_text(&self) -> String {
+        let mut lines = Vec::new();
+        if let Some(storm) = &self.notice.storm {
+            lines.push(format!(
+                "{} alerts since {}, {} firing now",
+                storm.total,
+                clock(storm.since),
+                storm.firing
+            ));
+            for (label, value, count) in &storm.top {
+                let (label, value) = (text::line(label, 64), text::line(value, 64));
+                lines.push(format!("{label} = {value}: {count}"));
+            }
+        }
+        if self.many() {
+            for (alert, episode) in self
+                .alerts
+                .iter()
+                .zip(&self.notice.episodes)
+                .take(MOST_NAMED)
+            {
+                let level = if alert.resolved {
+                    "resolved"
+                } else {
+                    episode.severity.name()
+                };
+                lines.push(format!("• [{level}] {}", alert.summary));
+            }
+            let more = self.alerts.len().saturating_sub(MOST_NAMED) + self.notice.truncated;
+            if more > 0 && self.notice.storm.is_none() {
+                lines.push(format!("and {more} more"));
+            }
+        } else if let (Some(alert), Some(episode)) =
+            (self.alerts.first(), self.notice.episodes.first())
+        {
+            if let Some(own) = &alert.description {
+                lines.push(own.clone());
+            }
+            let value = value_with_unit(episode);
+            match (&value, &episode.op, episode.threshold) {
+                (Some(value), Some(op), Some(threshold)) => {
+                    let field = episode.field.as_deref().unwrap_or("value");
+                    let limit = text::number(threshold);
+                    lines.push(format!("{field} is {value}, fires at {op} {limit}"));
+                }
+                (Some(value), ..) => lines.push(format!("Last value: {value}")),
+                (None, ..) => {}
+            }
+            let tags = listed(&episode.tags);
+            let device = &episode.device;
+            lines.push(if tags.is_empty() {
+                format!("Device {device}")
+            } else {
+                format!("Device {device}: {tags}")
+            });
+            match episode.ended {
+                Some(ended) => {
+                    let lasted = text::span(ended.at.since(episode.fired_at));
+                    let reason = ended.reason.name().replace('_', " ");
+                    lines.push(format!("Ended after {lasted}: {reason}"));
+                }
+                None => lines.push(format!("Firing since {}", clock(episode.fired_at))),
+            }
+        }
+        self.safe(&text::lines(&lines.join("\n"), 4_000))
+    }
+
+    /// What templates see: the worst alert's data, the message's own over it.
+    fn gather(&self) -> Map<String, Value> {
+        let notice = self.notice;
+        let mut data = match self.alerts.first() {
+            Some(alert) => alert.data.clone(),
+            None => Map::new(),
+        };
+        let firing = self.alerts.iter().filter(|alert| !alert.resolved).count();
+        let own = json!({
+            "schema": 1,
+            "type": kind_name(notice.kind),
+            "event_id": notice.id,
+            "seq": notice.sequence,
+            "key": self.key,
+            "environment": self.environment,
+            "receiver": notice.receiver,
+            "status": if self.resolved() { "resolved" } else { "firing" },
+            "severity": notice.severity.name(),
+            "at": notice.at,
+            "summary": self.summary,
+            "text": self.text,
+            "group": {
+                "key": self.key,
+                "labels": notice.group,
+                "firing": notice.storm.as_ref().map_or(firing, |storm| storm.firing),
+                "resolved": self.alerts.len() - firing,
+                "truncated": notice.truncated,
+            },
+            "storm": notice.storm.as_ref().map(storm_data),
+        });
+        if let Value::Object(own) = own {
+            data.extend(own);
+        }
+        if self.many() {
+            let all = self
+                .alerts
+                .iter()
+                .map(|alert| Value::Object(alert.data.clone()));
+            data.insert("alerts".into(), all.collect());
+        }
+        data
+    }
+
+    /// The receiver's own templates, over what is built in.
+    fn apply_templates(&mut self) {
+        for (key, source) in [("title", &self.config.title), ("text", &self.config.text)] {
+            let Some(source) = source else { continue };
+            let data = Value::Object(self.data.clone());
+            // The operator may use a receiver's markup; what devices send may not.
+            let data = if self.escapes() { escaped(data) } else { data };
+            match sandbox::render(source, &data) {
+                Ok(made) => {
+                    if made.missing {
+                        self.flaws.push(format!("{key} asks for what is not there"));
+                    }
+                    if key == "title" {
+                        self.summary = text::line(&made.text, 1_024);
+                        self.data.insert("summary".into(), json!(self.summary));
+                    } else {
+                        self.text = text::lines(&made.text, sandbox::MOST_OUTPUT);
+                        self.data.insert("text".into(), json!(self.text));
+                    }
+                }
+                Err(error) => self.flaws.push(format!("{key}: {error}")),
+            }
+        }
+    }
+
+    fn escapes(&self) -> bool {
+        self.config.kind == ReceiverKind::Slack
+    }
+
+    /// Text in which nothing is markup to the receiver.
+    fn safe(&self, text: &str) -> String {
+        if self.escapes() {
+            escape(text)
+        } else {
+            text.to_owned()
+        }
+    }
+}
+
+/// Slack's markup begins with these three.
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+}
+
+fn escaped(value: Value) -> Value {
+    match value {
+        Value::String(own) => Value::String(escape(&own)),
+        Value::Array(items) => items.into_iter().map(escaped).collect(),
+        Value::Object(entries) => entries
+            .into_iter()
+            .map(|(key, value)| {
+                // These are safe already.
+                let done = key == "summary" || key == "text";
+                let value = if done { value } else { escaped(value) };
+                (key, value)
+            })
+            .collect(),
+        other => other,
+    }
+}
+
+/// Leaves out what grows.
+fn strip(data: &mut Map<String, Value>) {
+    for key in ["labels", "annotations", "alerts", "storm", "links"] {
+        data.remove(key);
+    }
+    if let Some(Value::Object(device)) = data.get_mut("device") {
+        device.remove("tags");
+    }
+    if let Some(Value::Object(group)) = data.get_mut("group") {
+        group.remove("labels");
+    }
+    if let Some(Value::String(value)) = data.get_mut("value") {
+        *value = text::cut(value, 120);
+    }
+}
+
+/// `site = ams1, tier = 2`.
+fn listed(pairs: &BTreeMap<String, String>) -> String {
+    let shown: Vec<String> = pairs
+        .iter()
+        .take(8)
+        .map(|(name, value)| format!("{} = {}", text::line(name, 64), text::line(value, 64)))
+        .collect();
+    shown.join(", ")
+}
+
+/// A time for people.
+pub fn clock(at: Timestamp) -> String {
+    let text = at.to_string();
+    match text.get(..19) {
+        Some(seconds) if text.ends_with('Z') => format!("{} UTC", seconds.replace('T', " ")),
+        _ => text,
+    }
+}
+
+/// What a receiver knows an incident by: plain and short, or a hash that is.
+pub fn dedup_key(environment: &str, key: &str) -> String {
+    let plain = |text: &str| {
+        text.chars()
+            .all(|c| c.is_ascii_alphanumeric() || "_.:-".contains(c))
+    };
+    let whole = format!("{environment}:{key}");
+    if whole.len() <= MOST_KEY && plain(&whole) {
+        return whole;
+    }
+    let digest = Sha256::digest(whole.as_bytes());
+    let hex: String = digest[..16]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    if environment.len() <= 64 && plain(environment) {
+        format!("{environment}:h:{hex}")
+    } else {
+        format!("h:{hex}")
+    }
+}
