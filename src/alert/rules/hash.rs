@@ -130,7 +130,12 @@ mod tests {
                 episode("r:d", "c").as_str(),
                 key("r", &device("a b")).as_str(),
             ),
-            (0, 0, "", "")
+            (
+                -160_146_077_238_373_648,
+                117,
+                "f8e7ba62152d7bdde1c7ff302947f9ad",
+                "h:c0dd723d7991a361c2aa1e3931d5b19e"
+            )
         );
     }
 
