@@ -126,6 +126,11 @@ impl Controls {
         self.0.told.borrow().clone()
     }
 
+    /// The rules in force.
+    pub(super) fn rules(&self) -> Arc<RuleSet> {
+        self.0.rules.current()
+    }
+
     pub(super) fn listen(&self) -> Listening {
         Listening {
             rules: self.0.in_force.subscribe(),

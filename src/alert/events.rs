@@ -16,7 +16,6 @@ use super::term::{Ended, Term};
 use super::watch::News;
 use super::{Change, Delivery, EndReason, NoticeKind, Settled, Transition};
 use crate::model;
-use crate::model::Timestamp;
 use crate::runtime::now;
 use crate::store::{
     DeviceChange, FeedDocument, FeedEvent, FeedReading, FeedStreamError, NoDocument, Request, words,

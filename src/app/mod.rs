@@ -119,7 +119,7 @@ impl App {
         let devices = Devices::new(&config.devices, &registry);
         let alerts = Alerts::build(&config, &store, &devices, &registry, &readiness);
         let sink = Sink::build(
-            &config, &store, &lanes, &devices, &selection, &registry, &readiness,
+            &config, &store, &lanes, &devices, &alerts.selection(), &registry, &readiness,
         );
         let routes = RoutesHandle::new(Routes::new(router, &ledger));
         let admin = Admin::build(&config.admin, &registry, &readiness).await?;
