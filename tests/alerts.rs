@@ -43,7 +43,10 @@ async fn measure(plan: &Plan, port: u16, device: &str, values: &[f64]) {
         .enumerate()
         .map(|(n, value)| {
             let time = now_ms() + i64::try_from(n).expect("a few values");
-            (plan.topic(device), format!("{{\"ts\":{time},\"t\":{value}}}"))
+            (
+                plan.topic(device),
+                format!("{{\"ts\":{time},\"t\":{value}}}"),
+            )
         })
         .collect();
     publish_all(port, messages).await;
@@ -86,7 +89,9 @@ fn assert_sound(receiver: &Receiver) {
 
 fn key(told: &Told) -> String {
     let body = told.json();
-    let key = body["data"]["key"].as_str().or(body["data"]["dedup_key"].as_str());
+    let key = body["data"]["key"]
+        .as_str()
+        .or(body["data"]["dedup_key"].as_str());
     key.unwrap_or_else(|| panic!("{body} names its alert"))
         .to_owned()
 }
@@ -116,8 +121,14 @@ async fn a_breach_is_told_and_so_is_its_end() {
     measure(&plan, port, "pump-1", &[99.0]).await;
     stored.wait_rows(5).await;
     let fed = stored.collection("feed");
-    let pumps = fed.count_documents(doc! { "readings.d": "pump-1" }).await.unwrap();
-    let rooms = fed.count_documents(doc! { "readings.d": "room-1" }).await.unwrap();
+    let pumps = fed
+        .count_documents(doc! { "readings.d": "pump-1" })
+        .await
+        .unwrap();
+    let rooms = fed
+        .count_documents(doc! { "readings.d": "room-1" })
+        .await
+        .unwrap();
     assert_eq!((pumps, rooms > 0), (0, true));
     assert_eq!(receiver.told().len(), 2);
     eventually(10 * SECOND, "both rows are delivered", async || {
@@ -144,7 +155,10 @@ async fn a_receiver_that_fails_is_told_again_under_the_same_id() {
     receiver.wait(30 * SECOND, 1).await;
     let told = receiver.told();
     assert_eq!(told.len(), 3);
-    let ids: BTreeSet<_> = told.iter().map(|t| t.header("webhook-id").to_owned()).collect();
+    let ids: BTreeSet<_> = told
+        .iter()
+        .map(|t| t.header("webhook-id").to_owned())
+        .collect();
     assert_eq!(ids.len(), 1, "{ids:?}");
     measure(&plan, port, "room-1", &[1.0]).await;
     receiver.wait(30 * SECOND, 2).await;
@@ -185,7 +199,10 @@ async fn of_two_gateways_one_evaluates_and_the_other_takes_over() {
     let second = other.start_ready().await;
     measure(&plan, port, "room-1", &[9.0]).await;
     receiver.wait(20 * SECOND, 1).await;
-    assert_eq!(second.metrics().await.count("tidegate_alert_leader", &[]), 0);
+    assert_eq!(
+        second.metrics().await.count("tidegate_alert_leader", &[]),
+        0
+    );
     first.kill();
     leads(&second).await;
     measure(&plan, port, "room-1", &[1.0]).await;
@@ -221,7 +238,10 @@ async fn rules_of_the_database_come_and_go_while_it_runs() {
     assert_eq!(told[0].json()["data"]["rule"]["id"], "wet");
     // A mistake leaves the former version in force, and is counted.
     let set = |update: Document| doc! { "$set": update };
-    rules.update_one(doc! {}, set(doc! { "op": "??" })).await.unwrap();
+    rules
+        .update_one(doc! {}, set(doc! { "op": "??" }))
+        .await
+        .unwrap();
     gateway
         .wait_metrics(20 * SECOND, "the mistake is counted", |metrics| {
             metrics.count("tidegate_alert_rules_refused", &[]) == 1
@@ -255,12 +275,19 @@ async fn the_registry_enters_devices_and_its_tags_reach_rows_and_rules() {
     .await;
     assert!(entry.get_datetime("firstSeen").is_ok() && entry.get_datetime("lastSeen").is_ok());
     let tags = doc! { "$set": { "tags": { "site": "north" }, "type": "freezer" } };
-    devices.update_one(doc! { "_id": "box-1" }, tags).await.unwrap();
+    devices
+        .update_one(doc! { "_id": "box-1" }, tags)
+        .await
+        .unwrap();
     // In force within moments.
     eventually(20 * SECOND, "the tags are joined in", async || {
         measure(&plan, port, "box-1", &[-30.0]).await;
         let filter = doc! { "metadata.site": "north", "metadata.type": "freezer" };
-        let row = stored.collection("readings").find_one(filter).await.unwrap();
+        let row = stored
+            .collection("readings")
+            .find_one(filter)
+            .await
+            .unwrap();
         row.map(drop)
     })
     .await;
@@ -278,7 +305,11 @@ async fn a_device_that_never_came_is_missed_and_found() {
          severity = \"critical\"\ntimeout = \"2s\"\n",
     );
     let ghost = doc! { "_id": "ghost", "type": "probe", "enabled": true };
-    stored.collection("devices").insert_one(ghost).await.unwrap();
+    stored
+        .collection("devices")
+        .insert_one(ghost)
+        .await
+        .unwrap();
     let gateway = plan.start_ready().await;
     leads(&gateway).await;
     let told = receiver.wait(30 * SECOND, 1).await;

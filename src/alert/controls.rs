@@ -84,12 +84,7 @@ impl Listening {
 
 impl Controls {
     /// With the file's rules in force.
-    pub fn new(
-        store: &Store,
-        rules: &Rules,
-        config: &Config,
-        metrics: &Arc<AlertMetrics>,
-    ) -> Self {
+    pub fn new(store: &Store, rules: &Rules, config: &Config, metrics: &Arc<AlertMetrics>) -> Self {
         let controls = Self(Arc::new(Shared {
             store: store.clone(),
             rules: rules.clone(),
@@ -99,10 +94,7 @@ impl Controls {
             in_force: watch::Sender::new(rules.current()),
             silences: watch::Sender::new(Vec::new()),
             requests: watch::Sender::new(0),
-            told: watch::Sender::new(Arc::new((
-                config.alerts.clone(),
-                config.receivers.clone(),
-            ))),
+            told: watch::Sender::new(Arc::new((config.alerts.clone(), config.receivers.clone()))),
             complaints: Mutex::default(),
         }));
         controls.put_in_force(Vec::new());
@@ -159,7 +151,10 @@ impl Controls {
             match self.follow_once(&mut backoff).await {
                 Ok(()) => troubled = false,
                 Err(error) if !std::mem::replace(&mut troubled, true) => {
-                    tracing::warn!(error = words(&error), "Rules and silences cannot be followed; those known stay in force");
+                    tracing::warn!(
+                        error = words(&error),
+                        "Rules and silences cannot be followed; those known stay in force"
+                    );
                 }
                 Err(_) => {}
             }
@@ -213,7 +208,9 @@ impl Controls {
         let before = self.0.rules.current();
         let (configs, unreadable) = together(lock(&self.0.file).clone(), kept, &before);
         let (rules, problems) = RuleSet::compile_over(&before, &configs);
-        self.0.metrics.rules(rules.len(), problems.len() + unreadable.len());
+        self.0
+            .metrics
+            .rules(rules.len(), problems.len() + unreadable.len());
         self.complain(problems.iter().map(complaint).chain(unreadable).collect());
         if same(&before, &rules) && !self.0.in_force.borrow().is_empty() {
             return;
@@ -242,11 +239,18 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 fn complaint(problem: &RuleProblem) -> String {
-    format!("rule {:?}: {}: {}", problem.rule, problem.key, problem.message)
+    format!(
+        "rule {:?}: {}: {}",
+        problem.rule, problem.key, problem.message
+    )
 }
 
 fn same(a: &RuleSet, b: &RuleSet) -> bool {
-    a.len() == b.len() && a.rules().iter().zip(b.rules()).all(|(a, b)| a.config == b.config)
+    a.len() == b.len()
+        && a.rules()
+            .iter()
+            .zip(b.rules())
+            .all(|(a, b)| a.config == b.config)
 }
 
 /// The rules of file and database; where one of the database cannot be read, what it was before.

@@ -1,9 +1,9 @@
 //! What the next transaction will write, gathered from everybody who has something to write.
 
-use super::{Delivery, Settled, Transition};
 use super::notify::plan::{Plan, Remark};
 use super::own::OwnAlert;
 use super::rules::InstanceDocument;
+use super::{Delivery, Settled, Transition};
 use serde::Serialize;
 
 use crate::model::Timestamp;
@@ -30,7 +30,11 @@ struct Changed<'a> {
 
 impl Draft {
     /// An alert changed, `by` somebody if it was not its readings.
-    pub fn transition(&mut self, transition: &Transition, by: Option<&str>) -> Result<(), NoDocument> {
+    pub fn transition(
+        &mut self,
+        transition: &Transition,
+        by: Option<&str>,
+    ) -> Result<(), NoDocument> {
         let episode = &transition.episode;
         let line = Changed {
             what: transition.change.name(),
@@ -57,7 +61,9 @@ impl Draft {
         for doc in &plan.changed {
             self.commit.notices.push(Kept::put(doc.id(), doc)?);
         }
-        self.commit.notices.extend(plan.removed.iter().map(Kept::gone));
+        self.commit
+            .notices
+            .extend(plan.removed.iter().map(Kept::gone));
         for remark in &plan.remarks {
             self.remark(remark)?;
         }

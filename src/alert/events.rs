@@ -144,10 +144,7 @@ impl Term<'_> {
     }
 
     /// The registry changed.
-    pub(super) fn device(
-        &mut self,
-        change: Result<DeviceChange, RecvError>,
-    ) -> Result<(), Ended> {
+    pub(super) fn device(&mut self, change: Result<DeviceChange, RecvError>) -> Result<(), Ended> {
         let mut out = Vec::new();
         match change {
             Ok(DeviceChange::Put(device)) => {
@@ -164,7 +161,13 @@ impl Term<'_> {
 
     /// Takes the whole registry in.
     pub(super) fn all_devices(&mut self) -> Result<(), Ended> {
-        let all: Vec<_> = self.setting.devices.view().all().map(|d| entry(d)).collect();
+        let all: Vec<_> = self
+            .setting
+            .devices
+            .view()
+            .all()
+            .map(|d| entry(d))
+            .collect();
         let mut out = Vec::new();
         self.engine.devices(all, now(), &mut out);
         self.changed(out, None)
@@ -213,7 +216,9 @@ impl Term<'_> {
                 Some(Request::Ack { key, until }) => {
                     self.engine.ack(key, *until, now(), &mut out);
                     self.planner.acked(key, *until);
-                    self.draft.asked("acked", key, &by, now()).map_err(unwritable)?;
+                    self.draft
+                        .asked("acked", key, &by, now())
+                        .map_err(unwritable)?;
                 }
                 Some(Request::Resolve { key }) => {
                     self.engine.resolve(key, now(), &mut out);
@@ -244,11 +249,7 @@ impl Term<'_> {
 }
 
 /// A reading as rules look at it; the series does not keep topics.
-pub(super) fn sample(
-    reading: FeedReading,
-    stream: &Arc<str>,
-    with_topic: bool,
-) -> Sample {
+pub(super) fn sample(reading: FeedReading, stream: &Arc<str>, with_topic: bool) -> Sample {
     Sample {
         device: reading.device,
         kind: reading.kind,

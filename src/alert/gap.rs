@@ -54,7 +54,10 @@ impl Term<'_> {
         loop {
             match watch(&self.setting.store, from.clone()).await {
                 Err(FeedStreamError::Passing(reason)) => {
-                    if self.condition.raise(format!("the feed cannot be followed: {reason}")) {
+                    if self
+                        .condition
+                        .raise(format!("the feed cannot be followed: {reason}"))
+                    {
                         tracing::warn!(error = %reason, "The feed cannot be followed for now; trying again");
                     }
                     tokio::time::sleep(backoff.next_pause()).await;

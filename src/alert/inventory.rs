@@ -68,7 +68,9 @@ pub async fn inventory(store: &Store) -> Result<Vec<Listed>, String> {
 /// # Errors
 /// Where the database does not answer, or a document cannot be read.
 pub async fn standing(store: &Store, config: &Config, key: &str) -> Result<Vec<Standing>, String> {
-    let docs = store.kept_as::<Doc>(&store.names().notices, |_| true).await?;
+    let docs = store
+        .kept_as::<Doc>(&store.names().notices, |_| true)
+        .await?;
     let mut planner = Planner::new(&config.alerts, &config.receivers);
     planner.load(Saved {
         docs: docs.into_iter().map(|(_, doc)| doc).collect(),

@@ -35,7 +35,10 @@ pub(super) async fn lead(
                     Ended::Stopped => {}
                     Ended::Lost => {
                         backoff.reset();
-                        tracing::warn!(term = lease.term, "The lease is lost; another gateway may lead");
+                        tracing::warn!(
+                            term = lease.term,
+                            "The lease is lost; another gateway may lead"
+                        );
                     }
                     Ended::Failed(reason) => {
                         if condition.raise(reason.clone()) {

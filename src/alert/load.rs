@@ -29,10 +29,15 @@ pub(super) async fn load(setting: &Setting) -> Result<Known, String> {
     let reading = tokio::spawn(async move {
         let own = store.kept_as::<OwnAlert>(&names.state, |id| id.starts_with(PREFIX));
         let own = own.await?;
-        let instances = store.kept_as::<InstanceDocument>(&names.state, |id| !id.starts_with(PREFIX));
+        let instances =
+            store.kept_as::<InstanceDocument>(&names.state, |id| !id.starts_with(PREFIX));
         let instances = instances.await?;
-        let marks = store.kept_as::<MarkBucket>(&names.marks, |id| id != CLOCK).await?;
-        let clock = store.kept_as::<StreamClock>(&names.marks, |id| id == CLOCK).await?;
+        let marks = store
+            .kept_as::<MarkBucket>(&names.marks, |id| id != CLOCK)
+            .await?;
+        let clock = store
+            .kept_as::<StreamClock>(&names.marks, |id| id == CLOCK)
+            .await?;
         let notices = store.kept_as::<Doc>(&names.notices, |_| true).await?;
         // The checkpoint last: it is never behind what was read before it was.
         let checkpoint = store.checkpoint().await.map_err(|error| words(&error))?;
@@ -47,7 +52,11 @@ pub(super) async fn load(setting: &Setting) -> Result<Known, String> {
     engine.load(
         instances.into_iter().map(|(_, document)| document),
         marks.into_iter().map(|(_, bucket)| bucket),
-        clock.into_iter().map(|(_, clock)| clock).next().unwrap_or_default(),
+        clock
+            .into_iter()
+            .map(|(_, clock)| clock)
+            .next()
+            .unwrap_or_default(),
         now,
         &mut transitions,
     );
@@ -59,7 +68,9 @@ pub(super) async fn load(setting: &Setting) -> Result<Known, String> {
     let mut draft = Draft::default();
     for transition in &transitions {
         planner.transition(transition, now);
-        draft.transition(transition, None).map_err(|error| error.to_string())?;
+        draft
+            .transition(transition, None)
+            .map_err(|error| error.to_string())?;
     }
     Ok(Known {
         checkpoint,

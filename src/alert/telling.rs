@@ -62,7 +62,8 @@ impl Telling {
     fn know(&mut self, environment: &str, receivers: &[ReceiverConfig]) {
         environment.clone_into(&mut self.environment);
         for receiver in receivers {
-            self.receivers.insert(receiver.name.clone(), receiver.clone());
+            self.receivers
+                .insert(receiver.name.clone(), receiver.clone());
         }
     }
 
@@ -108,7 +109,11 @@ impl Telling {
 
     /// Receivers but for one.
     pub fn others(&self, but: &str) -> Vec<String> {
-        self.receivers.keys().filter(|name| *name != but).cloned().collect()
+        self.receivers
+            .keys()
+            .filter(|name| *name != but)
+            .cloned()
+            .collect()
     }
 
     /// Age of the oldest row that is still owed.

@@ -159,11 +159,7 @@ impl<'a> Term<'a> {
     }
 
     /// Judges until asked to stop, until the lease is lost, or until something fails.
-    pub async fn run(
-        mut self,
-        stopping: &CancellationToken,
-        lost: &CancellationToken,
-    ) -> Ended {
+    pub async fn run(mut self, stopping: &CancellationToken, lost: &CancellationToken) -> Ended {
         let ended = tokio::select! {
             // What is dropped here was not committed, and counts as not done; calls of the driver
             // run in tasks of their own.

@@ -64,7 +64,9 @@ impl Term<'_> {
             let notices = &self.setting.metrics.notices;
             notices.with_label_values(&[notice.kind.name()]).inc();
         }
-        self.draft.own(self.own.take_changed()).map_err(unwritable)?;
+        self.draft
+            .own(self.own.take_changed())
+            .map_err(unwritable)?;
         if checkpoint && self.reached.moved {
             self.checkpoint().map_err(unwritable)?;
         } else {
@@ -107,7 +109,10 @@ impl Term<'_> {
     fn send(&self, rows: Vec<Row>, plan: &Plan) {
         self.telling.send(rows, plan);
         for remark in &plan.remarks {
-            let by = remark.by.as_ref().map_or(remark.kind.name(), |by| by.name());
+            let by = remark
+                .by
+                .as_ref()
+                .map_or(remark.kind.name(), |by| by.name());
             let remarks = &self.setting.metrics.remarks;
             remarks.with_label_values(&[by]).inc();
         }
@@ -122,13 +127,18 @@ impl Term<'_> {
         let mut refusals = 0;
         loop {
             let started = Instant::now();
-            let (store, sent, term) =
-                (self.setting.store.clone(), Arc::clone(&commit), self.lease.term);
+            let (store, sent, term) = (
+                self.setting.store.clone(),
+                Arc::clone(&commit),
+                self.lease.term,
+            );
             // In a task of its own: a driver call is never dropped half way.
             let call = tokio::spawn(async move { store.commit(term, &sent).await });
             let error = match call.await {
                 Ok(Ok(())) => {
-                    metrics.commit_seconds.observe(started.elapsed().as_secs_f64());
+                    metrics
+                        .commit_seconds
+                        .observe(started.elapsed().as_secs_f64());
                     return Ok(());
                 }
                 Ok(Err(error)) => error,
@@ -142,11 +152,13 @@ impl Term<'_> {
                     if refusals >= REFUSALS {
                         return Err(Ended::Failed(format!("a commit is refused: {reason}")));
                     }
-                    self.condition.raise(format!("a commit is refused: {reason}"));
+                    self.condition
+                        .raise(format!("a commit is refused: {reason}"));
                 }
                 CommitError::Passing(reason) => {
                     if started.elapsed() > SECOND || refusals > 0 {
-                        self.condition.raise(format!("alerts cannot be written: {reason}"));
+                        self.condition
+                            .raise(format!("alerts cannot be written: {reason}"));
                     }
                     tracing::debug!(error = %reason, "A commit did not get through; trying again");
                 }
@@ -178,7 +190,9 @@ impl Term<'_> {
             self.planner.hold(false);
         }
         if self.watching.heard.elapsed() > CANARY {
-            self.condition.raise("the change stream of the feed delivers nothing, not even this gateway's own beat");
+            self.condition.raise(
+                "the change stream of the feed delivers nothing, not even this gateway's own beat",
+            );
         } else if self.watching.delivers {
             self.condition.clear();
         }
@@ -202,7 +216,9 @@ impl Term<'_> {
     fn publish(&mut self, deaf: bool) {
         let metrics = &self.setting.metrics;
         metrics.blind.set(i64::from(deaf));
-        metrics.catching_up.set(i64::from(self.watching.holding.is_some()));
+        metrics
+            .catching_up
+            .set(i64::from(self.watching.holding.is_some()));
         let saved = self.reached.saved.elapsed().as_secs_f64();
         metrics.checkpoint_age.set(saved);
         let server = self.watching.server_seconds.load(Ordering::Relaxed);
@@ -232,7 +248,10 @@ impl Term<'_> {
         for level in Severity::ALL {
             let firing = self.engine.episodes().filter(|e| e.severity == level);
             let firing = gauge(firing.count());
-            metrics.firing.with_label_values(&[level.name()]).set(firing);
+            metrics
+                .firing
+                .with_label_values(&[level.name()])
+                .set(firing);
         }
         let (store, known) = (
             self.setting.store.clone(),

@@ -119,7 +119,13 @@ impl App {
         let devices = Devices::new(&config.devices, &registry);
         let alerts = Alerts::build(&config, &store, &devices, &registry, &readiness);
         let sink = Sink::build(
-            &config, &store, &lanes, &devices, &alerts.selection(), &registry, &readiness,
+            &config,
+            &store,
+            &lanes,
+            &devices,
+            &alerts.selection(),
+            &registry,
+            &readiness,
         );
         let routes = RoutesHandle::new(Routes::new(router, &ledger));
         let admin = Admin::build(&config.admin, &registry, &readiness).await?;
@@ -230,7 +236,10 @@ async fn start(
     // database went away this very moment; then the rules come as soon as it is back.
     let looked = alerts.clone();
     if let Ok(Err(error)) = tokio::spawn(async move { looked.look().await }).await {
-        tracing::warn!(error = words(&error), "Rules of the database cannot be read yet");
+        tracing::warn!(
+            error = words(&error),
+            "Rules of the database cannot be read yet"
+        );
     }
     let mqtt = &collections.config.mqtt;
     source::run(mqtt, &surroundings, &tasks).context("cannot start the MQTT side")?;

@@ -193,7 +193,10 @@ impl Wanted {
         state
             && severity
             && self.rule.as_ref().is_none_or(|rule| *rule == alert.rule)
-            && self.device.as_ref().is_none_or(|device| *device == alert.device)
+            && self
+                .device
+                .as_ref()
+                .is_none_or(|device| *device == alert.device)
             && self.labels.iter().all(label)
     }
 }
@@ -298,15 +301,13 @@ fn standing_line(told: &Standing) -> String {
     line
 }
 
-async fn ask(
-    prepared: Prepared,
-    request: Request,
-    by: Option<String>,
-) -> anyhow::Result<ExitCode> {
+async fn ask(prepared: Prepared, request: Request, by: Option<String>) -> anyhow::Result<ExitCode> {
     let store = open(&prepared).await?;
     let alerts = inventory(&store).await.map_err(|error| anyhow!(error))?;
     let (Request::Ack { key, .. } | Request::Resolve { key }) = &request;
-    let open = alerts.iter().any(|alert| alert.key == *key && alert.state != "ok");
+    let open = alerts
+        .iter()
+        .any(|alert| alert.key == *key && alert.state != "ok");
     if !open {
         return Err(anyhow!(
             "no alert {key:?} is open; `tidegate alerts list` names those that are"
@@ -334,7 +335,9 @@ async fn history(
     json: bool,
 ) -> anyhow::Result<ExitCode> {
     let store = open(&prepared).await?;
-    let lines = store.history(key.as_deref(), since, i64::from(limit)).await?;
+    let lines = store
+        .history(key.as_deref(), since, i64::from(limit))
+        .await?;
     let mut out = std::io::stdout().lock();
     for line in lines {
         if json {
@@ -358,7 +361,9 @@ fn history_line(line: &serde_json::Value) -> String {
         text(&line["what"]),
         text(&line["key"])
     );
-    let rest = ["severity", "reason", "receiver", "kind", "by", "why", "cause", "judged"];
+    let rest = [
+        "severity", "reason", "receiver", "kind", "by", "why", "cause", "judged",
+    ];
     let remark = &line["remark"];
     for name in rest {
         let value = line.get(name).or_else(|| remark.get(name));

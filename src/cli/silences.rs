@@ -109,7 +109,10 @@ async fn add(prepared: Prepared, silence: Silence, preview: bool) -> anyhow::Res
     let open = alerts.iter().filter(|alert| alert.state != "ok");
     let mut matching = 0;
     for alert in open {
-        let receivers = config.receivers.iter().map(|receiver| receiver.name.as_str());
+        let receivers = config
+            .receivers
+            .iter()
+            .map(|receiver| receiver.name.as_str());
         let covered = |receiver: &str| {
             let episode = alert.episode.as_ref();
             episode.is_some_and(|episode| silence.covers(episode, receiver))

@@ -332,10 +332,19 @@ impl Store {
             doc! { "q": { "_id": id }, "u": { "$setOnInsert": body }, "upsert": true }
         });
         bulk(database, session, "update", "updates", &names.outbox, rows).await?;
-        let reported = commit.reported.iter().map(
-            |id| doc! { "q": { "_id": id }, "u": { "$set": { "reported": true } } },
-        );
-        bulk(database, session, "update", "updates", &names.outbox, reported).await?;
+        let reported = commit
+            .reported
+            .iter()
+            .map(|id| doc! { "q": { "_id": id }, "u": { "$set": { "reported": true } } });
+        bulk(
+            database,
+            session,
+            "update",
+            "updates",
+            &names.outbox,
+            reported,
+        )
+        .await?;
         let lines = commit.history.iter().map(|line| {
             let mut body = doc! { "at": DateTime::from_millis(line.at.millis()), "key": &line.key };
             body.extend(line.body.clone());

@@ -187,7 +187,9 @@ impl Store {
             .await?;
         let json = |mut line: Document| {
             line.remove("_id");
-            let at = line.get_datetime("at").map_or(0, |at| at.timestamp_millis());
+            let at = line
+                .get_datetime("at")
+                .map_or(0, |at| at.timestamp_millis());
             line.insert("at", Timestamp::from_millis(at).to_string());
             Bson::Document(line).into_relaxed_extjson()
         };

@@ -46,9 +46,7 @@ impl Receiver {
             .expect("a bound socket has an address")
             .port();
         let shared = Arc::new(Shared::default());
-        let router = Router::new()
-            .fallback(hear)
-            .with_state(Arc::clone(&shared));
+        let router = Router::new().fallback(hear).with_state(Arc::clone(&shared));
         let server = tokio::spawn(async move {
             axum::serve(listener, router)
                 .await
@@ -89,10 +87,14 @@ impl Receiver {
 
     /// Waits until it has said yes to so many requests.
     pub async fn wait(&self, patience: Duration, count: usize) -> Vec<Told> {
-        eventually(patience, &format!("{count} accepted requests"), async || {
-            let accepted = self.accepted();
-            (accepted.len() >= count).then_some(accepted)
-        })
+        eventually(
+            patience,
+            &format!("{count} accepted requests"),
+            async || {
+                let accepted = self.accepted();
+                (accepted.len() >= count).then_some(accepted)
+            },
+        )
         .await
     }
 }
@@ -123,11 +125,7 @@ impl Told {
     }
 }
 
-async fn hear(
-    State(shared): State<Arc<Shared>>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> StatusCode {
+async fn hear(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> StatusCode {
     let status = {
         let mut answers = shared.answers.lock().expect("nobody panics here");
         if answers.is_empty() {
