@@ -200,11 +200,6 @@ impl Engine {
             self.disabled += 1;
             return;
         }
-        let place = instances.binary_search_by_key(&number, |(rule, _)| *rule);
-        let place = place.unwrap_or_else(|place| {
-            instances.insert(place, (number, Instance::default()));
-            place
-        });
         let who = Who {
             rule,
             device,
@@ -214,10 +209,26 @@ impl Engine {
             topic: sample.topic.as_deref(),
             gap_ms: gap_ms(rule, known.as_deref()),
         };
-        let instance = &mut instances[place].1;
-        let before = instance.state();
         let counts = &mut self.counts[number as usize];
-        let touched = judge(&who, instance, sample, hash, room, counts, out);
+        let (before, touched) = match instances.binary_search_by_key(&number, |(rule, _)| *rule) {
+            Ok(place) => {
+                let instance = &mut instances[place].1;
+                let before = instance.state();
+                (
+                    before,
+                    judge(&who, instance, sample, hash, room, counts, out),
+                )
+            }
+            Err(place) => {
+                // What said nothing leaves nothing behind.
+                let mut instance = Instance::default();
+                let touched = judge(&who, &mut instance, sample, hash, room, counts, out);
+                if touched.changed {
+                    instances.insert(place, (number, instance));
+                }
+                (State::Ok, touched)
+            }
+        };
         if touched.changed {
             self.settle(slot, number, before, touched);
         }
