@@ -16,6 +16,8 @@ mod words;
 pub use client::ConnectError;
 pub use collections::Store;
 pub use dead_letters::{DeadLetter, DeadLetterFilter};
+pub use mongodb::error::Result as StoreResult;
+
 pub use document::{EncodeError, MAX_MEASUREMENT_BYTES, encode_reading};
 pub use outbox::{
     Last, Lease, Leased, OUTBOX, Outbox, OutboxFilter, OutboxRow, Progress, RowState,
