@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::notify::plan::Plan;
-use super::notify::{Deliverer, DelivererHandle, Row, render, row};
+use super::notify::{Deliverer, DeliveryHandle, Row, render, row};
 use super::term::Setting;
 use super::{Delivery, Notice, Settled};
 use crate::config::ReceiverConfig;
@@ -21,7 +21,7 @@ const LAST_WORDS: Duration = Duration::from_secs(25);
 
 /// Who tells receivers, and what is known of them.
 pub(super) struct Telling {
-    handle: DelivererHandle,
+    handle: DeliveryHandle,
     settled: UnboundedReceiver<Settled>,
     stop: CancellationToken,
     task: JoinHandle<()>,

@@ -26,7 +26,8 @@ pub use client::ConnectError;
 pub use collections::{Names, Store};
 pub use controls::{Control, Controls, Request, SilenceRecord};
 pub use dead_letters::{DeadLetter, DeadLetterFilter};
-pub use devices::{DeviceChange, DeviceChanges, Seen};
+pub use mongodb::error::Result as StoreResult;
+
 pub use document::{EncodeError, MAX_MEASUREMENT_BYTES, encode_reading};
 pub use feed::{
     Beat, FeedAuthor, FeedDocument, FeedError, FeedReading, decode_feed, encode_beat,

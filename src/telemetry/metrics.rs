@@ -57,6 +57,38 @@ impl Registry {
         self.add(family)
     }
 
+    /// A counter by two labels, with a series at zero for each pair of `values`.
+    pub fn counters_by_two(
+        &self,
+        name: &str,
+        help: &str,
+        labels: [&str; 2],
+        values: (&[&str], &[&str]),
+    ) -> IntCounterVec {
+        let family = IntCounterVec::new(Opts::new(name, help), &labels)
+            .expect("the name is a literal in the source");
+        for (first, second) in pairs(values) {
+            family.with_label_values(&[first, second]);
+        }
+        self.add(family)
+    }
+
+    /// A gauge by two labels, with a series at zero for each pair of `values`.
+    pub fn gauges_by_two(
+        &self,
+        name: &str,
+        help: &str,
+        labels: [&str; 2],
+        values: (&[&str], &[&str]),
+    ) -> IntGaugeVec {
+        let family = IntGaugeVec::new(Opts::new(name, help), &labels)
+            .expect("the name is a literal in the source");
+        for (first, second) in pairs(values) {
+            family.with_label_values(&[first, second]);
+        }
+        self.add(family)
+    }
+
     /// A gauge.
     pub fn gauge(&self, name: &str, help: &str) -> IntGauge {
         self.add(IntGauge::new(name, help).expect("the name is a literal in the source"))
@@ -103,4 +135,11 @@ impl Registry {
             .encode_to_string(&self.0.gather())
             .unwrap_or_default()
     }
+}
+
+fn pairs<'a>(values: (&'a [&'a str], &'a [&'a str])) -> impl Iterator<Item = (&'a str, &'a str)> {
+    let (first, second) = values;
+    first
+        .iter()
+        .flat_map(|one| second.iter().map(|other| (*one, *other)))
 }

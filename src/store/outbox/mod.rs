@@ -217,6 +217,35 @@ impl Outbox {
             .await
     }
 
+    /// The ids of all rows to be sent, oldest first.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub async fn queued_ids(&self) -> Result<Vec<String>> {
+        let cursor = self
+            .rows
+            .find(doc! { "state": RowState::Queued.name() })
+            .projection(doc! { "_id": 1 })
+            .sort(doc! { "created": 1 })
+            .await?;
+        cursor
+            .try_filter_map(|row| async move { Ok(row.get_str("_id").ok().map(str::to_owned)) })
+            .try_collect()
+            .await
+    }
+
+    /// Those of these rows that are to be sent.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub async fn queued_among<N: DeserializeOwned>(
+        &self,
+        ids: &[String],
+    ) -> Result<Vec<OutboxRow<N>>> {
+        let filter = doc! { "_id": { "$in": ids }, "state": RowState::Queued.name() };
+        self.find(filter, 1, 0).await
+    }
+
     /// Rows that have ended without anybody having noted it: see [`Outbox::reported`].
     ///
     /// # Errors

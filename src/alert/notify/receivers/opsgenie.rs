@@ -11,7 +11,8 @@ pub fn body(view: &View<'_>) -> Value {
     let source = text::line(&format!("tidegate {}", view.environment), 100);
     if view.resolved() {
         let note = text::cut(&view.text, 25_000);
-        return json!({ "source": source, "note": note, "user": "Tidegate" });
+        // The alias goes into the address when the request is made.
+        return json!({ "alias": view.key, "source": source, "note": note, "user": "Tidegate" });
     }
     let priority = match view.severity() {
         Severity::Critical => "P1",
