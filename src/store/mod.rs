@@ -26,8 +26,7 @@ pub use client::ConnectError;
 pub use collections::{Names, Store};
 pub use controls::{Control, Controls, Request, SilenceRecord};
 pub use dead_letters::{DeadLetter, DeadLetterFilter};
-pub use mongodb::error::Result as StoreResult;
-
+pub use devices::{DeviceChange, DeviceChanges, Seen};
 pub use document::{EncodeError, MAX_MEASUREMENT_BYTES, encode_reading};
 pub use feed::{
     Beat, FeedAuthor, FeedDocument, FeedError, FeedReading, decode_feed, encode_beat,
@@ -36,6 +35,7 @@ pub use feed::{
 pub use feed_stream::{FeedEvent, FeedStream, FeedStreamError, From, Place};
 pub use history::{PastFeed, PastSeries};
 pub use lease::Lease;
+pub use mongodb::error::Result as StoreResult;
 pub use outbox::{
     Last, Lease as RowLease, Leased, OUTBOX, Outbox, OutboxFilter, OutboxRow, Progress, RowState,
     outbox_indexes,
