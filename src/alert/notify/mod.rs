@@ -24,3 +24,4 @@ pub use deliver::{Deliverer, DeliveryHandle, ReceiverHealth};
 pub use metrics::DeliveryMetrics;
 pub use receivers::{Rendered, dedup_key, render};
 pub use row::{Row, row};
+pub mod plan;
