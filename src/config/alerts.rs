@@ -37,7 +37,7 @@ pub struct AlertsConfig {
     pub dead_ttl: Span,
     /// How often the place in the feed is saved when nothing else is.
     pub checkpoint_every: Span,
-    /// x
+    /// How long a leader that says nothing still leads; renewed three times in that time.
     pub lease: Span,
     /// When many alerts become one.
     pub storm: StormConfig,
@@ -85,14 +85,20 @@ pub struct FlapConfig {
 pub struct AlertCollections {
     /// Rules beside those in the configuration.
     pub rules: String,
-    /// What rules and notifications remember.
+    /// Alerts that are more than at rest.
     pub state: String,
+    /// What rules remember of devices at rest, packed, and the place in the feed.
+    pub marks: String,
+    /// What receivers were told and are owed.
+    pub notices: String,
     /// Requests to receivers.
     pub outbox: String,
     /// What happened.
     pub history: String,
     /// Silences.
     pub silences: String,
+    /// What operators ask of the leader.
+    pub requests: String,
     /// Who evaluates.
     pub leases: String,
 }
@@ -149,9 +155,12 @@ impl Default for AlertCollections {
         Self {
             rules: "alert_rules".into(),
             state: "alert_state".into(),
+            marks: "alert_marks".into(),
+            notices: "alert_notices".into(),
             outbox: "alert_outbox".into(),
             history: "alert_history".into(),
             silences: "alert_silences".into(),
+            requests: "alert_requests".into(),
             leases: "leases".into(),
         }
     }
@@ -214,6 +223,7 @@ impl AlertsConfig {
             Span::secs(1),
             Span::secs(3_600),
         );
+        within("lease", self.lease, Span::secs(1), Span::secs(600));
         within("storm.calm", self.storm.calm, Span::secs(1), day);
         within(
             "flap.window",
@@ -282,70 +292,24 @@ impl StormConfig {
 }
 
 impl AlertCollections {
-    fn validate(&self, problems: &mut Problems) {
-        let named = [
-            ("rules", &self.rules),
-            ("state", &self.state),
-            ("outbox", &self.outbox),
-            ("history", &self.history),
-            ("silences", &self.silences),
-            ("leases", &self.leases),
-        ];
-        for (index, (key, name)) in named.iter().enumerate() {
-            let key = format!("alerts.collections.{key}");
-            collection_name(problems, &key, name);
-            if let Some((other, _)) = named[..index].iter().find(|(_, n)| n == name) {
-                problems.add(
-                    key,
-                    format!(
-                        "{name:?} is also alerts.collections.{other}: each needs a collection of its own"
-                    ),
-                );
-            }
-        }
+    /// Each with its key.
+    pub(super) fn named(&self) -> [(&'static str, &String); 9] {
+        [
+            ("alerts.collections.rules", &self.rules),
+            ("alerts.collections.state", &self.state),
+            ("alerts.collections.marks", &self.marks),
+            ("alerts.collections.notices", &self.notices),
+            ("alerts.collections.outbox", &self.outbox),
+            ("alerts.collections.history", &self.history),
+            ("alerts.collections.silences", &self.silences),
+            ("alerts.collections.requests", &self.requests),
+            ("alerts.collections.leases", &self.leases),
+        ]
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn mistakes_are_named_with_their_keys() {
-        let check = |change: fn(&mut AlertsConfig)| {
-            let mut config = AlertsConfig::default();
-            change(&mut config);
-            let mut problems = Problems::default();
-            config.validate(&mut problems);
-            let keys: Vec<String> = problems.0.into_iter().map(|p| p.key).collect();
-            keys.join(" ")
-        };
-        assert_eq!(check(|_| {}), "");
-        assert_eq!(check(|c| c.repeat = Span::secs(0)), "");
-        let wrong: [(fn(&mut AlertsConfig), &str); 9] = [
-            (|c| c.environment = "group".into(), "alerts.environment"),
-            (|c| c.environment = "a b".into(), "alerts.environment"),
-            (|c| c.repeat = Span::secs(1), "alerts.repeat"),
-            (|c| c.history_ttl = Span::secs(1), "alerts.history_ttl"),
-            (|c| c.storm.close = 31, "alerts.storm.close"),
-            (|c| c.storm.open = 0, "alerts.storm.open alerts.storm.close"),
-            (|c| c.flap.low = 5, "alerts.flap.low"),
-            (
-                |c| c.collections.state = "alert_rules".into(),
-                "alerts.collections.state",
-            ),
-            (
-                |c| {
-                    c.quiet = vec![QuietConfig {
-                        tz: "Mars/Base".into(),
-                        ..QuietConfig::default()
-                    }]
-                },
-                "alerts.quiet.0.name alerts.quiet.0.tz alerts.quiet.0.windows",
-            ),
-        ];
-        for (change, keys) in wrong {
-            assert_eq!(check(change), keys);
+    fn validate(&self, problems: &mut Problems) {
+        for (key, name) in self.named() {
+            collection_name(problems, key, name);
         }
     }
 }

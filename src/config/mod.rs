@@ -104,6 +104,7 @@ impl Config {
         self.feed.validate(problems);
         self.devices.validate(problems);
         self.alerts.validate(problems);
+        self.validate_named_collections(problems);
         RuleConfig::validate_all(&self.rules, &self.receivers, problems);
         ReceiverConfig::validate_all(&self.receivers, problems);
         self.watchdog.validate(problems);
@@ -116,11 +117,10 @@ impl Config {
         for (index, stream) in self.streams.iter().enumerate().filter(storing) {
             let key = format!("streams.{index}.collection");
             mongodb::collection_name(problems, &key, &stream.collection);
-            if stream.collection == self.mongodb.dead_letters {
-                problems.add(
-                    &key,
-                    "is also mongodb.dead_letters: the two need collections of their own",
-                );
+            let taken = self.named_collections();
+            if let Some((other, _)) = taken.iter().find(|(_, name)| **name == stream.collection) {
+                let message = format!("is also {other}: the two need collections of their own");
+                problems.add(&key, message);
             }
             if stream
                 .ttl
@@ -133,6 +133,28 @@ impl Config {
                 );
             }
             self.validate_shared_collection(problems, index, stream);
+        }
+    }
+
+    /// The collections beside the series, each with the key that names it.
+    fn named_collections(&self) -> Vec<(&'static str, &String)> {
+        let mut named = vec![
+            ("mongodb.dead_letters", &self.mongodb.dead_letters),
+            ("feed.collection", &self.feed.collection),
+            ("devices.collection", &self.devices.collection),
+        ];
+        named.extend(self.alerts.collections.named());
+        named
+    }
+
+    /// Each of them needs one of its own.
+    fn validate_named_collections(&self, problems: &mut Problems) {
+        let named = self.named_collections();
+        for (index, (key, name)) in named.iter().enumerate() {
+            if let Some((other, _)) = named[..index].iter().find(|(_, known)| known == name) {
+                let message = format!("is also {other}: the two need collections of their own");
+                problems.add(*key, message);
+            }
         }
     }
 

@@ -22,11 +22,6 @@ pub struct MongodbConfig {
     pub dead_letters: String,
     /// How long dead letters are kept.
     pub dead_letters_ttl: Span,
-    /// What the names of the alerts' collections begin with: rules, state, marks, notices, outbox,
-    /// history, silences, requests.
-    pub alerts_prefix: String,
-    /// Collection for who does what only one may do.
-    pub leases: String,
     /// How long to look for a usable server before an operation fails (and is tried again).
     pub server_selection_timeout: Span,
     /// Time to open one connection.
@@ -41,8 +36,6 @@ impl Default for MongodbConfig {
             database: "tidegate".into(),
             dead_letters: "dead_letters".into(),
             dead_letters_ttl: Span::days(30),
-            alerts_prefix: "alert_".into(),
-            leases: "leases".into(),
             server_selection_timeout: Span::secs(5),
             connect_timeout: Span::secs(5),
         }
@@ -73,8 +66,6 @@ impl MongodbConfig {
             );
         }
         collection_name(problems, "mongodb.dead_letters", &self.dead_letters);
-        collection_name(problems, "mongodb.alerts_prefix", &self.alerts_prefix);
-        collection_name(problems, "mongodb.leases", &self.leases);
         if !super::TTL_SECONDS.contains(&self.dead_letters_ttl.0.as_secs()) {
             problems.add(
                 "mongodb.dead_letters_ttl",

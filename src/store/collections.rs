@@ -49,20 +49,20 @@ pub struct Names {
 impl Names {
     /// The names a configuration asks for.
     pub fn of(config: &Config) -> Self {
-        let alert = |name: &str| format!("{}{name}", config.mongodb.alerts_prefix);
+        let alerts = config.alerts.collections.clone();
         Self {
             dead_letters: config.mongodb.dead_letters.clone(),
             feed: config.feed.collection.clone(),
             devices: config.devices.collection.clone(),
-            leases: config.mongodb.leases.clone(),
-            rules: alert("rules"),
-            state: alert("state"),
-            marks: alert("marks"),
-            notices: alert("notices"),
-            outbox: alert("outbox"),
-            history: alert("history"),
-            silences: alert("silences"),
-            requests: alert("requests"),
+            leases: alerts.leases,
+            rules: alerts.rules,
+            state: alerts.state,
+            marks: alerts.marks,
+            notices: alerts.notices,
+            outbox: alerts.outbox,
+            history: alerts.history,
+            silences: alerts.silences,
+            requests: alerts.requests,
         }
     }
 }

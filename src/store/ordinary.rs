@@ -40,36 +40,32 @@ impl Ordinary {
                 key: "feed.collection",
                 indexes: vec![(doc! { "at": 1 }, Some(config.feed.ttl.0))],
             });
-            all.push(Self {
-                name: names.leases.clone(),
-                key: "mongodb.leases",
-                indexes: Vec::new(),
-            });
             all.extend(Self::of_alerts(config, names));
         }
         all
     }
 
-    fn of_alerts(_config: &Config, names: &Names) -> Vec<Self> {
-        let alert = |name: &String, indexes| Self {
+    fn of_alerts(config: &Config, names: &Names) -> Vec<Self> {
+        let plain = |name: &String, key| Self {
             name: name.clone(),
-            key: "mongodb.alerts_prefix",
-            indexes,
+            key,
+            indexes: Vec::new(),
         };
         vec![
-            alert(&names.rules, Vec::new()),
-            alert(&names.state, vec![(doc! { "rule": 1 }, None)]),
-            alert(&names.marks, Vec::new()),
-            alert(&names.notices, Vec::new()),
-            alert(
-                &names.history,
-                vec![
-                    (doc! { "at": 1 }, Some(Duration::from_secs(90 * 86_400))),
+            plain(&names.leases, "alerts.collections.leases"),
+            plain(&names.rules, "alerts.collections.rules"),
+            plain(&names.state, "alerts.collections.state"),
+            plain(&names.marks, "alerts.collections.marks"),
+            plain(&names.notices, "alerts.collections.notices"),
+            plain(&names.silences, "alerts.collections.silences"),
+            plain(&names.requests, "alerts.collections.requests"),
+            Self {
+                indexes: vec![
+                    (doc! { "at": 1 }, Some(config.alerts.history_ttl.0)),
                     (doc! { "key": 1, "at": 1 }, None),
                 ],
-            ),
-            alert(&names.silences, Vec::new()),
-            alert(&names.requests, Vec::new()),
+                ..plain(&names.history, "alerts.collections.history")
+            },
         ]
     }
 }

@@ -135,7 +135,8 @@ pub async fn provision(store: &Store, config: &Config) -> Result<Provisioned, Pr
         ordinary(store, wanted, there, &mut findings).await?;
     }
     if config.feed.mode != FeedMode::Off {
-        outbox_indexes(store, &store.names().outbox, &mut findings).await?;
+        let (outbox, keep) = (&store.names().outbox, config.alerts.dead_ttl.0);
+        outbox_indexes(store, outbox, keep, &mut findings).await?;
     }
     // A collection dropped since the first look was made anew, but ordinary, by its index.
     let existing = collections(store).await?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::receivers::Rendered;
 use crate::alert::{Notice, NoticeKind};
 use crate::model::Timestamp;
-use crate::store::{RowLease, OutboxRow, RowState};
+use crate::store::{OutboxRow, RowLease, RowState};
 
 /// A row about a notice.
 pub type Row = OutboxRow<Notice>;

@@ -273,12 +273,32 @@ proptest! {
 }
 #[test]
 fn dbg() {
-    let mut c = policy(); c.cooldown = Span::secs(300);
+    let mut c = policy();
+    c.cooldown = Span::secs(300);
     let mut world = World::new(c, receivers());
-    for op in [Op::Fire(5,Severity::Critical),Op::Plan,Op::End(5),Op::Deliver,Op::Advance(60),Op::Plan,Op::Fire(5,Severity::Info),Op::Advance(240),Op::Plan,Op::End(5),Op::Deliver] { apply(&mut world, &op); }
+    for op in [
+        Op::Fire(5, Severity::Critical),
+        Op::Plan,
+        Op::End(5),
+        Op::Deliver,
+        Op::Advance(60),
+        Op::Plan,
+        Op::Fire(5, Severity::Info),
+        Op::Advance(240),
+        Op::Plan,
+        Op::End(5),
+        Op::Deliver,
+    ] {
+        apply(&mut world, &op);
+    }
     calm_down(&mut world);
     world.pass(Duration::from_secs(1000));
-    println!("{:#?} {:?} {:?}", world.docs.get("alert:cold:d3"), world.planner.next_due(), world.now);
+    println!(
+        "{:#?} {:?} {:?}",
+        world.docs.get("alert:cold:d3"),
+        world.planner.next_due(),
+        world.now
+    );
     println!("{:?}", world.planner.due);
     println!("{:#?}", world.remarks);
 }
