@@ -313,3 +313,44 @@ impl AlertCollections {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mistakes_are_named_with_their_keys() {
+        let check = |change: fn(&mut AlertsConfig)| {
+            let mut config = AlertsConfig::default();
+            change(&mut config);
+            let mut problems = Problems::default();
+            config.validate(&mut problems);
+            let keys: Vec<String> = problems.0.into_iter().map(|p| p.key).collect();
+            keys.join(" ")
+        };
+        assert_eq!(check(|_| {}), "");
+        assert_eq!(check(|c| c.repeat = Span::secs(0)), "");
+        let wrong: [(fn(&mut AlertsConfig), &str); 9] = [
+            (|c| c.environment = "group".into(), "alerts.environment"),
+            (|c| c.environment = "a b".into(), "alerts.environment"),
+            (|c| c.repeat = Span::secs(1), "alerts.repeat"),
+            (|c| c.history_ttl = Span::secs(1), "alerts.history_ttl"),
+            (|c| c.storm.close = 31, "alerts.storm.close"),
+            (|c| c.storm.open = 0, "alerts.storm.open alerts.storm.close"),
+            (|c| c.flap.low = 5, "alerts.flap.low"),
+            (|c| c.lease = Span::millis(10), "alerts.lease"),
+            (
+                |c| {
+                    c.quiet = vec![QuietConfig {
+                        tz: "Mars/Base".into(),
+                        ..QuietConfig::default()
+                    }]
+                },
+                "alerts.quiet.0.name alerts.quiet.0.tz alerts.quiet.0.windows",
+            ),
+        ];
+        for (change, keys) in wrong {
+            assert_eq!(check(change), keys);
+        }
+    }
+}
