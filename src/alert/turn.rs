@@ -127,13 +127,13 @@ impl Term<'_> {
         let mut refusals = 0;
         loop {
             let started = Instant::now();
-            let (store, sent, term) = (
+            let (store, sent, fence) = (
                 self.setting.store.clone(),
                 Arc::clone(&commit),
-                self.lease.term,
+                self.fence.clone(),
             );
             // In a task of its own: a driver call is never dropped half way.
-            let call = tokio::spawn(async move { store.commit(term, &sent).await });
+            let call = tokio::spawn(async move { store.commit(&fence, &sent).await });
             let error = match call.await {
                 Ok(Ok(())) => {
                     metrics
