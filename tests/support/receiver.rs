@@ -1,5 +1,6 @@
 //! A receiver of alerts on the loopback interface: keeps what it was told, answers as it is told to.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -93,10 +94,14 @@ impl Receiver {
         self.shared.told.lock().expect("nobody panics here").clone()
     }
 
-    /// What it said yes to or took without a word, in order.
+    /// What it said yes to or took without a word, in order; what came again under its id only once.
     pub fn accepted(&self) -> Vec<Told> {
         let mut told = self.told();
-        told.retain(|told| told.status < 300);
+        let mut seen = HashSet::new();
+        told.retain(|told| {
+            let id = told.header("webhook-id");
+            told.status < 300 && (id.is_empty() || seen.insert(id.to_owned()))
+        });
         told
     }
 
