@@ -171,7 +171,8 @@ impl Term<'_> {
     fn every_second(&mut self) -> Result<(), Ended> {
         let at = now();
         let mut out = self.own.tick(at);
-        let deaf = self.clock.linked() == Some(false);
+        let linked = self.clock.linked();
+        let deaf = linked == Some(false);
         if deaf {
             let since = *self.watching.deaf.get_or_insert(at);
             if at.since(since) >= STALLED_AFTER {
@@ -179,7 +180,9 @@ impl Term<'_> {
                 let own = &mut self.own;
                 out.extend(own.raise(Own::IngestStalled, at, None, summary.into(), Vec::new()));
             }
-        } else if self.watching.deaf.take().is_some() {
+        } else if linked == Some(true) {
+            // Also where a term before has said so.
+            self.watching.deaf = None;
             out.extend(self.own.clear(Own::IngestStalled, at));
         }
         self.changed(out, None)?;
