@@ -133,6 +133,8 @@ impl Devices {
                 }
                 DeviceChange::Gone(id) => {
                     known.remove(id);
+                    // What is still to be written of it would enter it again.
+                    self.sightings().seen.remove(id);
                 }
             }
             self.0
