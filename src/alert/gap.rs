@@ -32,9 +32,10 @@ impl Term<'_> {
     /// Opens the stream where evaluation stands.
     pub(super) async fn open(&mut self) -> Result<mpsc::Receiver<News>, Ended> {
         let Some(place) = self.reached.place.clone() else {
-            // The first term of all: what was written while it began has no place to go on from.
+            // The first term of all, or a stream that broke before it brought anything: what was
+            // written meanwhile has no place to go on from.
             let feed = self.opened(From::Now).await.map_err(ended)?;
-            let from = self.reached.at;
+            let from = self.reached.at.minus(OVERLAP);
             self.judge_past_feed(from).await?;
             return Ok(feed);
         };
@@ -91,7 +92,9 @@ impl Term<'_> {
         let kept = begins.filter(|begins| *begins <= since);
         let mut judged = 0;
         if kept.is_none() {
-            judged += self.judge_series(from, begins.unwrap_or_else(now)).await?;
+            // Rows are sought by the devices' clocks, which may be ahead.
+            let to = begins.unwrap_or_else(now).plus(OVERLAP);
+            judged += self.judge_series(from, to).await?;
         }
         judged += self.judge_past_feed(from).await?;
         let summary = format!(
