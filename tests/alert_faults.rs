@@ -205,16 +205,20 @@ async fn a_leader_that_is_killed_again_and_again_forgets_and_repeats_nothing() {
     let mut fleet = Fleet::new(&plan, broker.port, 40, seed);
     fleet.storms = storms;
     let fleet = tokio::spawn(fleet.surge(Arc::clone(&stop)));
-    for _ in 0..20 {
+    for round in 1..=24 {
         let leads = leader(&stored, &names).await;
         // Anywhere in what it does: taking over, reading, writing, telling.
         tokio::time::sleep(Duration::from_millis(chance.u64(..1_200))).await;
-        gateways[leads].kill();
+        if round % 6 == 0 {
+            // Now and then in good order.
+            assert!(gateways[leads].terminate().await.success());
+        } else {
+            gateways[leads].kill();
+        }
         if chance.bool() {
             // The other one takes over before this one is back.
-            let before = leads;
             eventually(30 * SECOND, "the other leads", async || {
-                (leader(&stored, &names).await != before).then_some(())
+                (leader(&stored, &names).await != leads).then_some(())
             })
             .await;
         }

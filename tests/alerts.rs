@@ -749,6 +749,26 @@ async fn without_a_feed_nothing_is_evaluated() {
 }
 
 #[tokio::test]
+async fn what_others_put_into_the_feed_is_passed_over() {
+    let receiver = Receiver::start().await;
+    let (plan, stored, port) = plan(&receiver).await;
+    let gateway = plan.start_ready().await;
+    leads(&gateway).await;
+    let feed = stored.collection("feed");
+    for odd in [doc! {}, doc! { "v": 2 }, doc! { "v": 1, "readings": 7 }] {
+        feed.insert_one(odd).await.unwrap();
+    }
+    measure(&plan, port, "room-1", &[9.0]).await;
+    receiver.wait(20 * SECOND, 1).await;
+    let metrics = gateway.metrics().await;
+    assert_eq!(
+        metrics.count("tidegate_alert_events_undecodable_total", &[]),
+        3
+    );
+    assert_eq!(metrics.count("tidegate_alert_gaps_total", &[]), 0);
+}
+
+#[tokio::test]
 async fn a_message_is_acknowledged_when_the_feed_has_it_too() {
     let receiver = Receiver::start().await;
     let mongod = Mongod::shared().await;

@@ -22,7 +22,7 @@ use super::{Store, words};
 /// Documents in one command.
 const IN_ONE_COMMAND: usize = 1_000;
 
-/// How long the server may take to confirm a transaction.
+/// How long the server may take to confirm a transaction, or a stamp that nothing is in the way of.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// How long a new leader's stamp waits for a transaction of the leader before.
@@ -74,7 +74,7 @@ impl Store {
             let stamped = marks
                 .find_one_and_update(older.clone(), stamp.clone())
                 .upsert(true)
-                .max_time(STAMP)
+                .max_time(if ended { LIMIT } else { STAMP })
                 .await;
             match stamped {
                 Ok(_) => break,
