@@ -6,6 +6,7 @@
 
 mod counts;
 mod engine;
+mod episodes;
 mod evaluate;
 mod hash;
 mod index;
