@@ -280,6 +280,10 @@ fn the_shipped_configuration_equals_the_defaults() {
         "fields",
         "limits",
         "write_concern",
+        "storm",
+        "flap",
+        "quiet",
+        "collections",
     ];
     let mut missing = Vec::new();
     for key in all_keys() {
@@ -322,6 +326,10 @@ fn all_keys() -> BTreeSet<String> {
         "feed.",
         "devices.",
         "alerts.",
+        "alerts.storm.",
+        "alerts.flap.",
+        "alerts.quiet.",
+        "alerts.collections.",
         "rules.",
         "receivers.",
         "admin.",
@@ -333,7 +341,7 @@ fn all_keys() -> BTreeSet<String> {
     ] {
         let text = match section {
             "" => "zzzzzzzzzz = 1".to_owned(),
-            "streams." | "rules." | "receivers." => {
+            "streams." | "rules." | "receivers." | "alerts.quiet." => {
                 format!("[[{}]]\nzzzzzzzzzz = 1", section.trim_end_matches('.'))
             }
             "time." | "fields." | "limits." | "write_concern." => {

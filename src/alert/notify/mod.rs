@@ -1,1 +1,3 @@
 //! From transitions to requests: who is told what and when, and the telling itself.
+
+pub mod plan;
