@@ -384,7 +384,10 @@ impl World {
                 return;
             }
         }
-        panic!("it never comes to rest");
+        panic!(
+            "it never comes to rest: {:?}",
+            &self.sent[self.sent.len() - 5..]
+        );
     }
 
     pub fn advance(&mut self, by: Duration) {
