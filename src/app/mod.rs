@@ -16,6 +16,7 @@ use anyhow::Context;
 use tokio::sync::mpsc;
 
 use crate::admin::Admin;
+use crate::alert::notify::check_receivers;
 use crate::config::{Config, Loaded, Problems, Sources, survey};
 use crate::decode::Router;
 use crate::lane::{LaneMetrics, Lanes, TakeLimits};
@@ -50,6 +51,9 @@ pub fn prepare(sources: &Sources) -> Result<Prepared, Problems> {
         && let Err(error) = source::connection(&config.mqtt, 0)
     {
         problems.add(error.key(), error.to_string());
+    }
+    if problems.0.is_empty() {
+        check_receivers(&config.receivers, &config.watchdog, &mut problems);
     }
     // With a value of its own taken out, a stream would be blamed for what follows from that.
     if !loaded.streams_complete {

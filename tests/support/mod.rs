@@ -13,6 +13,7 @@ pub mod packets;
 pub mod plan;
 pub mod process;
 pub mod publisher;
+pub mod receiver;
 pub mod scripted_broker;
 
 use std::net::{Ipv4Addr, TcpListener};
