@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 
 use crate::admin::Admin;
 use crate::alert::Alerts;
+use crate::alert::notify::check_receivers;
 use crate::config::{Config, Loaded, Problems, Sources, survey};
 use crate::decode::Router;
 use crate::devices::Devices;
@@ -52,6 +53,9 @@ pub fn prepare(sources: &Sources) -> Result<Prepared, Problems> {
         && let Err(error) = source::connection(&config.mqtt, 0)
     {
         problems.add(error.key(), error.to_string());
+    }
+    if problems.0.is_empty() {
+        check_receivers(&config.receivers, &config.watchdog, &mut problems);
     }
     // With a value of its own taken out, a stream would be blamed for what follows from that.
     if !loaded.streams_complete {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::row::{BORN_USABLE, Row, give_up_after};
 use crate::model::Timestamp;
 use channel::{Channel, Rank};
-pub use step::{News, Outcome, Step};
+pub use step::{News, Step};
 
 /// Requests under way in all.
 const MOST_FLYING: usize = 64;
