@@ -16,7 +16,7 @@ use support::scripted_receiver::{Receiver, Reply};
 use support::{eventually, unique};
 use tidegate::alert::notify::{Deliverer, DeliveryHandle, DeliveryMetrics, Row, render, row, sign};
 use tidegate::alert::{Delivery, Episode, Notice, NoticeKind, Settled};
-use tidegate::config::{MongodbConfig, ReceiverConfig, ReceiverKind, Secret};
+use tidegate::config::{Config, ReceiverConfig, ReceiverKind, Secret};
 use tidegate::model::{Severity, Timestamp};
 use tidegate::store::{OUTBOX, Outbox, OutboxFilter, RowState, Store, outbox_indexes};
 use tidegate::telemetry::Registry;
@@ -35,16 +35,14 @@ struct World {
 impl World {
     async fn new() -> World {
         let mongod = Mongod::shared().await;
-        let config = MongodbConfig {
-            uri: Secret::new(mongod.uri()),
-            database: unique("delivery"),
-            ..MongodbConfig::default()
-        };
-        let store = Store::connect(&config, 1).await.unwrap();
+        let mut config = Config::default();
+        config.mongodb.uri = Secret::new(mongod.uri());
+        config.mongodb.database = unique("delivery");
+        let store = Store::connect(&config).await.unwrap();
         let client = mongod.client().await;
-        let rows = client.database(&config.database).collection(OUTBOX);
+        let rows = client.database(&config.mongodb.database).collection(OUTBOX);
         let mut made = Vec::new();
-        outbox_indexes(&store, OUTBOX, &mut made).await.unwrap();
+        outbox_indexes(&store, OUTBOX, Duration::from_secs(60), &mut made).await.unwrap();
         assert_eq!(made.len(), 2);
         World {
             outbox: Outbox::new(&store, OUTBOX),

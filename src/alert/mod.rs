@@ -27,6 +27,8 @@ mod turn;
 mod watch;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 pub use beat::Pulse;
 pub use episode::{Change, EndReason, Ended, Episode, Transition, Wishes};
@@ -35,15 +37,18 @@ pub use notice::{Delivery, Notice, NoticeKind, Settled, Storm};
 
 use crate::config::{Config, FeedMode};
 use crate::devices::Devices;
-use crate::model::Selection;
-use crate::runtime::{Readiness, Tasks};
+use crate::model::{Selection, Timestamp};
+use crate::runtime::{Readiness, Tasks, now};
 use crate::store::{DriverResult, Store};
 use crate::telemetry::Registry;
 use controls::Controls;
 use metrics::AlertMetrics;
-use notify::DeliveryMetrics;
+use notify::{DeliveryMetrics, Watchdog};
 use rules::{RuleSet, Rules};
 use term::Setting;
+
+/// How long ago alerts may have been seen to work for a sign of life to be true.
+const STALE: Duration = Duration::from_secs(15);
 
 /// Evaluation and telling, built but not running.
 #[derive(Clone)]
@@ -55,13 +60,16 @@ pub struct Alerts {
 
 impl Alerts {
     /// With the file's rules in force.
+    ///
+    /// # Errors
+    /// What is wrong with the watchdog.
     pub fn build(
         config: &Config,
         store: &Store,
         devices: &Devices,
         registry: &Registry,
         readiness: &Readiness,
-    ) -> Self {
+    ) -> Result<Self, String> {
         let rules = Rules::new(Arc::new(RuleSet::default()));
         let metrics = Arc::new(AlertMetrics::register(registry));
         let names: Vec<_> = config.receivers.iter().map(|r| r.name.as_str()).collect();
@@ -74,12 +82,15 @@ impl Alerts {
             metrics,
             delivery: DeliveryMetrics::register(registry, &names),
             config: config.clone(),
+            well: Arc::default(),
         };
-        Self {
+        // Built anew where it runs; here its mistakes are told in time.
+        Watchdog::build(&config.watchdog, &config.alerts.environment)?;
+        Ok(Self {
             setting: Arc::new(setting),
             rules,
             readiness: readiness.clone(),
-        }
+        })
     }
 
     /// Says which readings the rules in force want to see.
@@ -121,6 +132,20 @@ impl Alerts {
             let condition = self.readiness.condition("alerts", "nobody evaluates yet");
             let leading = lead::lead(Arc::clone(setting), condition, tasks.stopping());
             tasks.spawn("alerts", leading);
+            self.watch_over(tasks);
+        }
+    }
+
+    /// Signs of life go out while this gateway leads and sees that it works.
+    fn watch_over(&self, tasks: &Tasks) {
+        let config = &self.setting.config;
+        if let Ok(Some(watchdog)) = Watchdog::build(&config.watchdog, &config.alerts.environment) {
+            let well = Arc::clone(&self.setting.well);
+            let healthy = move || {
+                let seen = Timestamp::from_millis(well.load(Ordering::Relaxed));
+                now().since(seen) < STALE
+            };
+            tasks.spawn_service("watchdog", watchdog.run(healthy, tasks.stopping()));
         }
     }
 

@@ -7,7 +7,7 @@
 //! leader reads what was committed and goes on from that place.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicI64, AtomicU32};
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
@@ -46,6 +46,8 @@ pub(super) struct Setting {
     pub devices: Devices,
     pub metrics: Arc<AlertMetrics>,
     pub delivery: DeliveryMetrics,
+    /// When evaluation and telling were last seen to work.
+    pub well: Arc<AtomicI64>,
 }
 
 /// How a term ended.

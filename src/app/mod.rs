@@ -121,7 +121,8 @@ impl App {
             &LaneMetrics::register(&registry),
         );
         let devices = Devices::new(&config.devices, &registry);
-        let alerts = Alerts::build(&config, &store, &devices, &registry, &readiness);
+        let alerts = Alerts::build(&config, &store, &devices, &registry, &readiness)
+            .map_err(anyhow::Error::msg)?;
         let sink = Sink::build(
             &config,
             &store,

@@ -166,6 +166,11 @@ impl Planner {
         }
     }
 
+    /// Storms that take in what is new.
+    pub fn storms_open(&self) -> usize {
+        self.storms.values().filter(|storm| storm.open).count()
+    }
+
     /// How an alert stands with each of its receivers.
     pub fn suppressed(&self, key: &str) -> Vec<Standing> {
         let Some(alert) = self.alerts.get(key) else {
