@@ -6,6 +6,7 @@ mod completions;
 mod dead_letters;
 mod explain;
 mod provision;
+mod rules;
 mod run;
 mod simulate;
 
@@ -47,6 +48,7 @@ enum Command {
     Provision(provision::Provision),
     Simulate(simulate::Simulate),
     DeadLetters(dead_letters::DeadLetters),
+    Rules(rules::RulesCommand),
     Completions(completions::Completions),
 }
 
@@ -83,6 +85,7 @@ impl Cli {
             Command::Provision(command) => command.run(),
             Command::Simulate(command) => command.run(),
             Command::DeadLetters(command) => command.run(),
+            Command::Rules(command) => command.run(),
             Command::Completions(command) => command.run(),
         };
         outcome.unwrap_or_else(|error| {
