@@ -7,6 +7,7 @@ mod completions;
 mod dead_letters;
 mod explain;
 mod provision;
+mod rules;
 mod run;
 mod silences;
 mod simulate;
@@ -52,6 +53,7 @@ enum Command {
     DeadLetters(dead_letters::DeadLetters),
     Alerts(alerts::Alerts),
     Silences(silences::Silences),
+    Rules(rules::RulesCommand),
     Completions(completions::Completions),
 }
 
@@ -90,6 +92,7 @@ impl Cli {
             Command::DeadLetters(command) => command.run(),
             Command::Alerts(command) => command.run(),
             Command::Silences(command) => command.run(),
+            Command::Rules(command) => command.run(),
             Command::Completions(command) => command.run(),
         };
         outcome.unwrap_or_else(|error| {

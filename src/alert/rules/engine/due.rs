@@ -48,6 +48,23 @@ impl Engine {
             self.clock.frozen = false;
             self.clock.thawed = now;
         }
+        self.pass(now, out);
+    }
+
+    /// Time passes up to `to`, and nobody was blind meanwhile: for who tells a whole story and
+    /// need not tick through it.
+    pub fn advance(&mut self, to: Timestamp, out: &mut Vec<Transition>) {
+        let now = to.millis();
+        if self.clock.tick.is_none() {
+            self.clock.thawed = now;
+        }
+        self.clock.frozen = false;
+        self.clock.tick = self.clock.tick.max(Some(now));
+        self.pass(now, out);
+    }
+
+    /// Lets every deadline up to `now` pass.
+    fn pass(&mut self, now: i64, out: &mut Vec<Transition>) {
         while let Some(Reverse((at, slot, number))) = self.due.peek().copied()
             && at <= now
         {

@@ -393,7 +393,7 @@ fn count(census: &mut Census, state: State, change: impl FnOnce(&mut u64)) {
 
 #[cfg(test)]
 #[path = "../engine_tests.rs"]
-mod tests;
+pub(super) mod tests;
 
 #[cfg(test)]
 #[path = "../replay_tests.rs"]
