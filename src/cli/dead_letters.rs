@@ -7,7 +7,7 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 use mongodb::bson::oid::ObjectId;
 
-use super::{ConfigArgs, Usage, block_on};
+use super::{ConfigArgs, Usage, block_on, printable};
 use crate::app::{Prepared, Replayed, replay};
 use crate::model::Timestamp;
 use crate::store::{DeadLetter, DeadLetterFilter, Store, provision};
@@ -240,17 +240,4 @@ async fn replay_all(prepared: Prepared, filter: DeadLetterFilter) -> anyhow::Res
     } else {
         ExitCode::FAILURE
     })
-}
-
-/// Text from outside, made safe for one line of a terminal.
-fn printable(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_control() {
-            safe.extend(c.escape_default());
-        } else {
-            safe.push(c);
-        }
-    }
-    safe
 }

@@ -5,9 +5,13 @@ mod check;
 mod completions;
 mod dead_letters;
 mod explain;
+mod outbox;
 mod provision;
+mod receive;
+mod receivers;
 mod run;
 mod simulate;
+mod webhook;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -47,6 +51,10 @@ enum Command {
     Provision(provision::Provision),
     Simulate(simulate::Simulate),
     DeadLetters(dead_letters::DeadLetters),
+    Receivers(receivers::Receivers),
+    Outbox(outbox::OutboxCommand),
+    Webhook(webhook::Webhook),
+    Receive(receive::Receive),
     Completions(completions::Completions),
 }
 
@@ -83,6 +91,10 @@ impl Cli {
             Command::Provision(command) => command.run(),
             Command::Simulate(command) => command.run(),
             Command::DeadLetters(command) => command.run(),
+            Command::Receivers(command) => command.run(),
+            Command::Outbox(command) => command.run(),
+            Command::Webhook(command) => command.run(),
+            Command::Receive(command) => command.run(),
             Command::Completions(command) => command.run(),
         };
         outcome.unwrap_or_else(|error| {
@@ -126,4 +138,17 @@ fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Resul
     // A name look-up that hangs must not hold up the exit.
     runtime.shutdown_background();
     outcome
+}
+
+/// Text from outside, made safe for one line of a terminal.
+fn printable(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() {
+            safe.extend(c.escape_default());
+        } else {
+            safe.push(c);
+        }
+    }
+    safe
 }

@@ -19,6 +19,7 @@ mod target;
 #[cfg(test)]
 mod testing;
 mod text;
+mod tryout;
 mod watchdog;
 
 pub use check::{check_receivers, check_template};
@@ -27,4 +28,5 @@ pub use deliver::{Deliverer, DeliveryHandle, ReceiverHealth};
 pub use metrics::DeliveryMetrics;
 pub use receivers::{Rendered, dedup_key, render};
 pub use row::{Row, row};
+pub use tryout::{Tried, host, try_out};
 pub use watchdog::Watchdog;
