@@ -5,30 +5,35 @@ mod support;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use mongodb::Collection;
 use mongodb::bson::{DateTime, Document, doc};
-use mongodb::{Client, Collection};
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use support::gateway::tidegate;
 use support::mongod::Mongod;
 use support::scripted_receiver::{Receiver, Reply};
 use support::{eventually, unique};
-use tidegate::alert::notify::{Deliverer, DeliveryHandle, DeliveryMetrics, Row, render, row, sign};
+use tidegate::alert::notify::{
+    Deliverer, DeliveryHandle, DeliveryMetrics, Row, Watchdog, render, row, sign,
+};
 use tidegate::alert::{Delivery, Episode, Notice, NoticeKind, Settled};
-use tidegate::config::{Config, ReceiverConfig, ReceiverKind, Secret};
+use tidegate::config::{Config, ReceiverConfig, ReceiverKind, Secret, WatchdogConfig};
 use tidegate::model::{Severity, Timestamp};
-use tidegate::store::{OUTBOX, Outbox, OutboxFilter, RowState, Store, outbox_indexes};
+use tidegate::store::{Outbox, OutboxFilter, RowState, Store, outbox_indexes};
 use tidegate::telemetry::Registry;
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
 /// A database of the test's own.
+const OUTBOX: &str = "alert_outbox";
+
 struct World {
     store: Store,
     outbox: Outbox,
     rows: Collection<Document>,
-    client: Client,
+    uri: String,
     registry: Registry,
 }
 
@@ -41,14 +46,17 @@ impl World {
         let store = Store::connect(&config).await.unwrap();
         let client = mongod.client().await;
         let rows = client.database(&config.mongodb.database).collection(OUTBOX);
+        let uri = mongod.uri();
         let mut made = Vec::new();
-        outbox_indexes(&store, OUTBOX, Duration::from_secs(60), &mut made).await.unwrap();
+        outbox_indexes(&store, OUTBOX, Duration::from_secs(60), &mut made)
+            .await
+            .unwrap();
         assert_eq!(made.len(), 2);
         World {
             outbox: Outbox::new(&store, OUTBOX),
             store,
             rows,
-            client,
+            uri,
             registry: Registry::default(),
         }
     }
@@ -269,12 +277,17 @@ async fn retry_after_pauses_the_receiver_and_the_same_bytes_come_again() {
 
 impl World {
     async fn wait_attempts(&self, id: &str, attempts: u32) -> Row {
-        eventually(
-            Duration::from_secs(20),
-            "the attempt is written down",
-            async || Some(self.stored(id).await).filter(|row| row.attempts == attempts),
-        )
-        .await
+        let mut row = self.stored(id).await;
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while row.attempts != attempts {
+            assert!(
+                Instant::now() < deadline,
+                "attempt {attempts} is not written down: {row:?}"
+            );
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            row = self.stored(id).await;
+        }
+        row
     }
 }
 
@@ -629,7 +642,8 @@ async fn tls_with_an_authority_of_ones_own_and_certificates_that_are_not_good() 
         config.allow_http = false;
         config.ca_file = known.then(|| ca_file.clone());
         let mut running = world.start(vec![config.clone()]);
-        let row = made(&config, &notice("a", 1, NoticeKind::Firing), None);
+        let key = format!("{expired}-{known}");
+        let row = made(&config, &notice(&key, 1, NoticeKind::Firing), None);
         world.commit(std::slice::from_ref(&row)).await;
         running.handle.deliver(vec![row.clone()]);
         match why {
@@ -650,7 +664,7 @@ async fn tls_with_an_authority_of_ones_own_and_certificates_that_are_not_good() 
                 )
                 .await;
                 running.handle.recall(&row.id);
-                running.settled().await;
+                world.wait_state(&row.id, RowState::Recalled).await;
             }
         }
         running.stop().await;
@@ -737,5 +751,227 @@ async fn rows_survive_the_way_through_the_database() {
         )
         .await
         .unwrap();
-    let _ = &world.client;
+}
+
+/// A configuration with one receiver, for commands.
+fn config_file(folder: &std::path::Path, world: &World, receiver: &Receiver) -> std::path::PathBuf {
+    let path = folder.join("tidegate.toml");
+    std::fs::write(folder.join("secret"), SECRET).unwrap();
+    let (uri, database) = (&world.uri, world.store.database().name());
+    let (url, secret) = (receiver.url(), folder.join("secret").display().to_string());
+    let text = format!(
+        "[mongodb]\nuri = {uri:?}\ndatabase = {database:?}\n[[receivers]]\nname = \"r\"\nurl = {url:?}\n\
+        secret_file = {secret:?}\nallow_http = true\nallow_cidrs = [\"127.0.0.0/8\", \"::1/128\"]\n"
+    );
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+async fn run(arguments: &[&str], config: Option<&std::path::Path>) -> (Option<i32>, String) {
+    let mut command = tokio::process::Command::from(tidegate());
+    command.args(arguments);
+    if let Some(config) = config {
+        command.arg("--config").arg(config);
+    }
+    let output = command.output().await.unwrap();
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    (output.status.code(), text.into_owned())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_is_tried_out_from_the_command_line() {
+    let (world, receiver) = (World::new().await, Receiver::start().await);
+    let folder = support::process::temp_dir("delivery-cli");
+    let config = config_file(folder.path(), &world, &receiver);
+    let (code, text) = run(&["receivers", "test", "r"], Some(&config)).await;
+    assert_eq!(code, Some(0), "{text}");
+    let seen = receiver.expect(2).await;
+    assert_eq!(seen[0].json()["type"], "alert.test");
+    assert_eq!(seen[1].json()["type"], "alert.resolved");
+    assert_eq!(seen[0].json()["data"]["key"], seen[1].json()["data"]["key"]);
+    assert!(text.contains("HTTP 200") && text.contains(" ms"), "{text}");
+
+    // What the receiver says is nobody's business.
+    receiver.answer(|_, _| Reply::Status(403, "", "internal page".into()));
+    let (code, text) = run(&["receivers", "test", "r"], Some(&config)).await;
+    assert_eq!(code, Some(1));
+    assert!(
+        text.contains("configuration") && text.contains("HTTP 403"),
+        "{text}"
+    );
+    assert!(!text.contains("internal page"), "{text}");
+    let (code, text) = run(&["receivers", "test", "nobody"], Some(&config)).await;
+    assert_eq!(code, Some(1), "{text}");
+    let (_, text) = run(&["receivers", "list"], Some(&config)).await;
+    assert!(
+        text.contains("localhost") && text.contains("signed"),
+        "{text}"
+    );
+    assert!(!text.contains("/hook"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_outbox_is_listed_shown_and_repeated_from_the_command_line() {
+    let (world, receiver) = (World::new().await, Receiver::start().await);
+    receiver.answer(|_, _| Reply::Status(422, "", "never".into()));
+    let folder = support::process::temp_dir("delivery-cli");
+    let file = config_file(folder.path(), &world, &receiver);
+    let config = config(&receiver);
+    let mut running = world.start(vec![config.clone()]);
+    let row = made(&config, &notice("a", 1, NoticeKind::Firing), None);
+    world.commit(std::slice::from_ref(&row)).await;
+    running.handle.deliver(vec![row.clone()]);
+    running.settled().await;
+    running.stop().await;
+
+    let (code, text) = run(&["outbox", "list", "--state", "dead"], Some(&file)).await;
+    assert_eq!(code, Some(0), "{text}");
+    assert!(
+        text.contains(&row.id) && text.contains("HTTP 422: never"),
+        "{text}"
+    );
+    assert!(text.contains("1 of 1"), "{text}");
+    let (_, text) = run(&["outbox", "list", "--state", "queued"], Some(&file)).await;
+    assert!(text.contains("0 of 0"), "{text}");
+    let (_, text) = run(&["outbox", "show", &row.id], Some(&file)).await;
+    for part in ["alert.firing", "attempts    2", "state       dead"] {
+        assert!(text.contains(part), "{part} not in {text}");
+    }
+    let (code, _) = run(&["outbox", "replay"], Some(&file)).await;
+    assert_eq!(code, Some(2), "naming nothing must be said aloud");
+    let (code, text) = run(&["outbox", "replay", "--all"], Some(&file)).await;
+    assert_eq!((code, text.as_str()), (Some(0), "1 in the queue again\n"));
+    let (code, _) = run(&["outbox", "replay", "--id", &row.id], Some(&file)).await;
+    assert_eq!(code, Some(1), "it is not dead any more");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_little_receiver_checks_signatures_and_prints_alerts() {
+    let world = World::new().await;
+    let folder = support::process::temp_dir("delivery-receive");
+    let secret = folder.path().join("secret");
+    std::fs::write(&secret, format!("{SECRET}\n")).unwrap();
+    let port = support::free_port();
+    let mut command = tokio::process::Command::from(tidegate());
+    command
+        .args(["receive", "--count", "2", "--for", "60s", "--listen"])
+        .arg(format!("127.0.0.1:{port}"))
+        .arg("--secret-file")
+        .arg(&secret)
+        .stdout(std::process::Stdio::piped())
+        .kill_on_drop(true);
+    let child = command.spawn().unwrap();
+    eventually(Duration::from_secs(20), "it listens", async || {
+        let connected = tokio::net::TcpStream::connect(("127.0.0.1", port)).await;
+        connected.ok().map(drop)
+    })
+    .await;
+    let config = ReceiverConfig {
+        name: "r".into(),
+        url: Some(Secret::new(format!("http://127.0.0.1:{port}/"))),
+        secret: Some(Secret::new(SECRET)),
+        allow_http: true,
+        allow_cidrs: vec!["127.0.0.0/8".into()],
+        ..ReceiverConfig::default()
+    };
+    let wrong = reqwest::Client::new().post(format!("http://127.0.0.1:{port}/"));
+    let wrong = wrong
+        .header("webhook-id", "msg_x")
+        .header("webhook-timestamp", (now().millis() / 1_000).to_string())
+        .header("webhook-signature", "v1,AAAA")
+        .body("{}");
+    assert_eq!(wrong.send().await.unwrap().status().as_u16(), 401);
+    let running = world.start(vec![config.clone()]);
+    let rows = [(1, NoticeKind::Firing), (2, NoticeKind::Resolved)]
+        .map(|(sequence, kind)| made(&config, &notice("k", sequence, kind), None));
+    world.commit(&rows).await;
+    running.handle.deliver(rows.to_vec());
+    let output = tokio::time::timeout(Duration::from_secs(20), child.wait_with_output())
+        .await
+        .expect("it ends after two")
+        .unwrap();
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with("listening on"), "{text}");
+    assert!(lines[1].starts_with("REFUSED"), "{text}");
+    assert!(
+        lines[2].contains("alert.firing") && lines[2].contains("[signature good]"),
+        "{text}"
+    );
+    assert!(lines[3].contains("alert.resolved"), "{text}");
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signature_is_checked_from_the_command_line() {
+    let folder = support::process::temp_dir("delivery-verify");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    std::fs::write(path("secret"), SECRET).unwrap();
+    std::fs::write(path("body"), r#"{"test": 2432232314}"#).unwrap();
+    let (secret, body) = (path("secret"), path("body"));
+    let with = |signature: &'static str, at: &'static str| {
+        vec![
+            "webhook",
+            "verify",
+            "--id",
+            "msg_p5jXN8AQM9LWM0D4loKWxJek",
+            "--timestamp",
+            "1614265330",
+            "--signature",
+            signature,
+            "--at",
+            at,
+        ]
+    };
+    let good = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=";
+    for (signature, at, code, said) in [
+        (good, "2021-02-25T15:02:10Z", 0, "good"),
+        ("v1,AAAA", "2021-02-25T15:02:10Z", 1, "no signature fits"),
+        (good, "2021-02-25T16:02:10Z", 1, "more than 5 minutes ago"),
+    ] {
+        let mut arguments = with(signature, at);
+        arguments.extend(["--secret-file", &secret, "--body-file", &body]);
+        let (found, text) = run(&arguments, None).await;
+        assert_eq!(found, Some(code), "{text}");
+        assert!(text.contains(said), "{text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn signs_of_life_are_sent_only_while_things_are_well() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let receiver = Receiver::start().await;
+    let config = WatchdogConfig {
+        url: Some(Secret::new(receiver.url())),
+        interval: tidegate::config::Span::millis(100),
+        allow_http: true,
+        allow_cidrs: vec!["127.0.0.0/8".into(), "::1/128".into()],
+        ..WatchdogConfig::default()
+    };
+    let well = Arc::new(AtomicBool::new(true));
+    let (stop, asked) = (CancellationToken::new(), Arc::clone(&well));
+    let watchdog = Watchdog::build(&config, "plant").unwrap().unwrap();
+    let healthy = move || asked.load(Ordering::Relaxed);
+    let task = tokio::spawn(watchdog.run(healthy, stop.clone()));
+    eventually(Duration::from_secs(10), "some arrive", async || {
+        (receiver.seen().len() >= 3).then_some(())
+    })
+    .await;
+    let first = receiver.seen().remove(0);
+    assert_eq!(
+        (first.method.as_str(), first.path.as_str()),
+        ("POST", "/hook")
+    );
+    assert_eq!(first.json()["environment"], "plant");
+    well.store(false, Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let count = receiver.seen().len();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(receiver.seen().len(), count);
+    stop.cancel();
+    task.await.unwrap().unwrap();
+    let none = Watchdog::build(&WatchdogConfig::default(), "plant").unwrap();
+    assert!(none.is_none());
 }

@@ -6,11 +6,15 @@ mod check;
 mod completions;
 mod dead_letters;
 mod explain;
+mod outbox;
 mod provision;
+mod receive;
+mod receivers;
 mod rules;
 mod run;
 mod silences;
 mod simulate;
+mod webhook;
 mod words;
 
 use std::path::PathBuf;
@@ -54,6 +58,10 @@ enum Command {
     Alerts(alerts::Alerts),
     Silences(silences::Silences),
     Rules(rules::RulesCommand),
+    Receivers(receivers::Receivers),
+    Outbox(outbox::OutboxCommand),
+    Webhook(webhook::Webhook),
+    Receive(receive::Receive),
     Completions(completions::Completions),
 }
 
@@ -93,6 +101,10 @@ impl Cli {
             Command::Alerts(command) => command.run(),
             Command::Silences(command) => command.run(),
             Command::Rules(command) => command.run(),
+            Command::Receivers(command) => command.run(),
+            Command::Outbox(command) => command.run(),
+            Command::Webhook(command) => command.run(),
+            Command::Receive(command) => command.run(),
             Command::Completions(command) => command.run(),
         };
         outcome.unwrap_or_else(|error| {

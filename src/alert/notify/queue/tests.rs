@@ -147,6 +147,7 @@ fn one_at_a_time_for_a_key_four_for_a_receiver_sixty_four_in_all() {
     let job = world.queue.next(world.now).unwrap();
     assert!(world.queue.next(world.now).is_none(), "the key is busy");
     assert_eq!(world.queue.recall("r-a-1"), Recall::Busy);
+    assert!(world.queue.wanted_back("r-a-1"));
     // Also while the end is being written down.
     let sent = world
         .queue
