@@ -95,14 +95,19 @@ pub(super) fn play(fixture: &Fixture, case: &Case) -> anyhow::Result<Played> {
     }
     let told = stage.told;
     let engine = &mut stage.engine;
-    let coverage = engine.take_counts().into_iter();
-    let coverage = coverage.map(|(rule, counts)| (rule.to_string(), counts.rows));
+    let mut coverage = Coverage::new();
+    for (rule, counts) in engine.take_counts() {
+        let all = coverage.entry(rule.to_string()).or_default();
+        all.iter_mut()
+            .zip(counts.rows)
+            .for_each(|(all, n)| *all += n);
+    }
     failures.extend(transitions(case, &told, start));
     failures.extend(never(case, &told, start));
     failures.extend(notifications(case, &told));
     Ok(Played {
         failures,
-        coverage: coverage.collect(),
+        coverage,
         told,
     })
 }

@@ -1,5 +1,6 @@
 //! `tidegate rules test`
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -11,6 +12,8 @@ use super::fixture;
 use super::play::{Coverage, line, play};
 use super::report::{Outcome, junit};
 use crate::alert::rules::{ROWS, row_name};
+use crate::config::rules::{Clock, LevelConfig, OnGap, OnNoData, RuleKind};
+use crate::config::{RuleConfig, Span};
 
 /// Run fixtures: readings at made-up times through the engine of the gateway
 ///
@@ -38,11 +41,12 @@ impl Test {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let mut outcomes = Vec::new();
         let mut coverage = Coverage::new();
+        let mut rules = BTreeMap::new();
         for path in &self.files {
             let file = path.display().to_string();
             let fixture = fixture::read(path).with_context(|| file.clone())?;
             for rule in &fixture.rules {
-                coverage.entry(rule.id.clone()).or_default();
+                rules.insert(rule.id.clone(), rule.clone());
             }
             for case in &fixture.cases {
                 let wanted = |text: &String| case.name.contains(text.as_str());
@@ -79,7 +83,7 @@ impl Test {
             }
         }
         if self.coverage {
-            show(&coverage);
+            show(&rules, &coverage);
         }
         if let Some(path) = &self.junit {
             std::fs::write(path, junit(&outcomes))
@@ -95,15 +99,58 @@ impl Test {
     }
 }
 
-fn show(coverage: &Coverage) {
-    for (rule, rows) in coverage {
-        let never: Vec<u8> = (1..=ROWS).filter(|n| rows[usize::from(*n)] == 0).collect();
+fn show(rules: &BTreeMap<String, RuleConfig>, coverage: &Coverage) {
+    for (id, rule) in rules {
+        let applying: Vec<u8> = (1..=ROWS).filter(|row| applies(rule, *row)).collect();
+        let taken = |row: &u8| {
+            coverage
+                .get(id)
+                .is_some_and(|rows| rows[usize::from(*row)] > 0)
+        };
+        let (done, never): (Vec<u8>, Vec<u8>) = applying.into_iter().partition(taken);
         println!(
-            "{rule}: {} of {ROWS} transitions taken",
-            usize::from(ROWS) - never.len()
+            "{id}: {} of {} transitions taken",
+            done.len(),
+            done.len() + never.len()
         );
-        for number in never {
-            println!("  {number:>2} never  {}", row_name(number));
+        for row in never {
+            println!("  {row:>2} never  {}", row_name(row));
         }
+    }
+}
+
+/// Whether a rule can take a row at all.
+fn applies(rule: &RuleConfig, row: u8) -> bool {
+    let ladder = rule.ladder();
+    let any = |pick: fn(&LevelConfig) -> Option<Span>| {
+        let mut spans = ladder.values().filter_map(pick);
+        spans.any(|span| !span.0.is_zero())
+    };
+    let absence = rule.kind == RuleKind::Absence;
+    let waits = any(|level| level.hold) && !absence;
+    let recovers = any(|level| level.recover_for);
+    let several = ladder.len() > 1;
+    match row {
+        1 => !absence,
+        2 => {
+            absence
+                || ladder
+                    .values()
+                    .any(|l| l.hold.is_none_or(|span| span.0.is_zero()))
+        }
+        3..=5 => waits,
+        6 => waits && rule.effective_max_gap().is_some() && rule.on_gap == OnGap::Restart,
+        7 => several,
+        8 => !absence,
+        9 => several && !absence,
+        10 => ladder
+            .values()
+            .any(|l| l.recover_for.is_none_or(|span| span.0.is_zero())),
+        11 | 13 | 14 => recovers,
+        12 => recovers && several,
+        15 => !absence && (rule.stale_after.is_some() || rule.on_no_data != OnNoData::Keep),
+        16 => !rule.field.is_empty(),
+        17 => waits && rule.clock == Clock::Wall,
+        _ => true,
     }
 }
