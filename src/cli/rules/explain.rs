@@ -1,11 +1,12 @@
-//! `tidegate rules explain`: why a rule does or does not fire for a device, told from recorded
-//! readings.
+//! `tidegate rules explain`: why a rule does or does not fire for a device, told from its stored
+//! or recorded readings.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
@@ -13,12 +14,20 @@ use serde::Deserialize;
 
 use super::files;
 use super::fixture::field_value;
-use crate::alert::rules::{Engine, Match, Rule, RuleSet, Sample, Track, View};
-use crate::cli::ConfigArgs;
+use super::past::Past;
+use crate::alert::rules::{Engine, Match, Rule, RuleSet, Sample, Track, View, key};
+use crate::alert::standing;
+use crate::cli::alerts::standing_line;
+use crate::cli::{ConfigArgs, block_on};
 use crate::config::Span;
 use crate::model::{DeviceId, Timestamp};
+use crate::runtime::now;
+use crate::store::Store;
 
-/// Say why a rule does or does not fire for a device, from recorded readings
+/// How far back stored readings are looked at, unless told.
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// Say why a rule does or does not fire for a device, from its stored or recorded readings
 #[derive(Debug, Args)]
 pub struct Explain {
     /// The rule's id
@@ -27,9 +36,12 @@ pub struct Explain {
     #[arg(long)]
     device: String,
     /// Readings, a JSON object on each line, in order of receipt: deviceId, timestamp, fields;
-    /// type, tags, topic, stream, received
+    /// type, tags, topic, stream, received. Without it, those stored in MongoDB
     #[arg(long, value_name = "FILE")]
-    readings: PathBuf,
+    readings: Option<PathBuf>,
+    /// Stored readings from this time on [default: a day ago]
+    #[arg(long, value_name = "TIME", conflicts_with = "readings")]
+    since: Option<Timestamp>,
     /// Files with [[rules]]; otherwise those of the configuration
     #[arg(long, value_name = "FILE")]
     rules: Vec<PathBuf>,
@@ -96,12 +108,12 @@ impl Explain {
             println!("state     never: the rule is disabled");
             return Ok(ExitCode::SUCCESS);
         }
-        let samples = self.samples(&device)?;
+        let samples = match &self.readings {
+            Some(file) => recorded(file, &device)?,
+            None => self.stored(&device)?,
+        };
         let Some(last) = samples.last() else {
-            println!(
-                "readings  none of this device in {}",
-                self.readings.display()
-            );
+            println!("readings  none of this device");
             return Ok(ExitCode::SUCCESS);
         };
         let selected = match rule.selector.matches(&View::of(last)) {
@@ -155,29 +167,49 @@ impl Explain {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// The device's readings, in order of the file.
-    fn samples(&self, device: &DeviceId) -> anyhow::Result<Vec<Sample>> {
-        let name = self.readings.display();
-        let file =
-            std::fs::File::open(&self.readings).with_context(|| format!("cannot read {name}"))?;
-        let mut samples = Vec::new();
-        for (number, line) in BufReader::new(file).lines().enumerate() {
-            let line = line.with_context(|| format!("cannot read {name}"))?;
-            if line.trim().is_empty() {
-                continue;
-            }
-            let place = || format!("{name}: line {}", number + 1);
-            let recorded: Recorded = serde_json::from_str(&line).with_context(place)?;
-            let sample = recorded
-                .sample()
-                .context("deviceId is empty")
-                .with_context(place)?;
-            if sample.device == *device {
+    /// The device's readings in the series; then who was told, which is known there too.
+    fn stored(&self, device: &DeviceId) -> anyhow::Result<Vec<Sample>> {
+        let config = self.config.prepare()?.loaded.config;
+        let to = self.at.unwrap_or_else(now);
+        let since = self.since.unwrap_or_else(|| to.minus(DAY));
+        block_on(async {
+            let store = Store::connect(&config).await?;
+            let until = to.plus(Duration::from_millis(1));
+            let mut past = Past::open(&store, &config, since, until, Some(device.as_str())).await?;
+            let mut samples = Vec::new();
+            while let Some(sample) = past.next().await? {
                 samples.push(sample);
             }
-        }
-        Ok(samples)
+            let told = standing(&store, &config, &key(&self.rule, device)).await;
+            for told in told.map_err(anyhow::Error::msg)? {
+                println!("receiver  {}", standing_line(&told));
+            }
+            Ok(samples)
+        })
     }
+}
+
+/// The device's readings of a file, in its order.
+fn recorded(file: &Path, device: &DeviceId) -> anyhow::Result<Vec<Sample>> {
+    let name = file.display();
+    let file = std::fs::File::open(file).with_context(|| format!("cannot read {name}"))?;
+    let mut samples = Vec::new();
+    for (number, line) in BufReader::new(file).lines().enumerate() {
+        let line = line.with_context(|| format!("cannot read {name}"))?;
+        if line.trim().is_empty() {
+            continue;
+        }
+        let place = || format!("{name}: line {}", number + 1);
+        let recorded: Recorded = serde_json::from_str(&line).with_context(place)?;
+        let sample = recorded
+            .sample()
+            .context("deviceId is empty")
+            .with_context(place)?;
+        if sample.device == *device {
+            samples.push(sample);
+        }
+    }
+    Ok(samples)
 }
 
 /// State, value, and each level with its timers.

@@ -1,10 +1,12 @@
-//! `tidegate rules`: check rules, try them on made-up or recorded readings, ask why one fires.
-//! None of it needs a broker or a database.
+//! `tidegate rules`: check rules, try them on made-up, recorded or stored readings, ask why one
+//! fires. Only what is about stored readings needs the database; nothing needs a broker.
 
+mod backtest;
 mod explain;
 mod files;
 mod fixture;
 mod generate;
+mod past;
 mod play;
 mod report;
 mod test;
@@ -14,7 +16,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
-/// Check rules, run their fixtures, ask why one fires
+/// Check rules, run their fixtures, ask why one fires, see what they would have told
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true)]
 pub struct RulesCommand {
@@ -27,6 +29,7 @@ enum Action {
     Validate(validate::Validate),
     Test(test::Test),
     Explain(explain::Explain),
+    Backtest(backtest::Backtest),
 }
 
 impl RulesCommand {
@@ -35,6 +38,7 @@ impl RulesCommand {
             Action::Validate(command) => command.run(),
             Action::Test(command) => command.run(),
             Action::Explain(command) => command.run(),
+            Action::Backtest(command) => command.run(),
         }
     }
 }
