@@ -874,7 +874,7 @@ async fn the_little_receiver_checks_signatures_and_prints_alerts() {
         allow_cidrs: vec!["127.0.0.0/8".into()],
         ..ReceiverConfig::default()
     };
-    let wrong = reqwest::Client::new().post(format!("http://127.0.0.1:{port}/"));
+    let wrong = support::http().post(format!("http://127.0.0.1:{port}/"));
     let wrong = wrong
         .header("webhook-id", "msg_x")
         .header("webhook-timestamp", (now().millis() / 1_000).to_string())

@@ -137,7 +137,7 @@ impl Alerts {
             pulse,
             tasks.stopping(),
         );
-        tasks.spawn("beat", beating);
+        tasks.spawn_service("beat", beating);
         tasks.spawn_service("controls", setting.controls.clone().follow());
         if setting.config.alerts.enabled {
             let condition = self.readiness.condition("alerts", "nobody evaluates yet");

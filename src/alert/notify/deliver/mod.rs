@@ -414,7 +414,8 @@ impl Deliverer {
             self.obey(command);
         }
         let deadline = Instant::now() + LAST_REQUESTS;
-        loop {
+        // A look for rows need not end.
+        while self.jobs.len() > usize::from(self.looking) {
             tokio::select! {
                 // Whoever is not done at the deadline leaves its lease behind, which tells.
                 () = tokio::time::sleep_until(deadline) => break,
