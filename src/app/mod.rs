@@ -109,7 +109,7 @@ impl App {
         let readiness = Readiness::default();
         let ledger = registry.add(Ledger::default());
         registry.process();
-        let metrics = Arc::new(SourceMetrics::register(&registry));
+        let metrics = Arc::new(SourceMetrics::register(&registry, config.mqtt.connections));
         let store = connect_in_time(&config).await?;
         let lossy = TakeLimits {
             loads: config.sink.qos0_messages,
