@@ -44,6 +44,7 @@ pub mod app;
 pub mod cli;
 pub mod config;
 pub mod decode;
+pub mod devices;
 pub mod lane;
 pub mod model;
 pub mod runtime;

@@ -430,7 +430,7 @@ async fn the_token_guards_metrics_and_not_health() {
     assert_eq!(gateway.get("/readyz").await.0, 503);
     assert_eq!(gateway.get("/metrics").await.0, 401);
     let with = async |token: &str| {
-        let request = reqwest::Client::new()
+        let request = support::http()
             .get(gateway.url("/metrics"))
             .header("Authorization", token);
         let answer = request.send().await.unwrap();

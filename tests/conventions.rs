@@ -22,19 +22,39 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &["decode", "lane", "config", "model", "runtime", "telemetry"],
     ),
     (
+        "devices",
+        &["store", "config", "model", "runtime", "telemetry"],
+    ),
+    (
         "sink",
-        &["lane", "store", "config", "model", "runtime", "telemetry"],
+        &[
+            "devices",
+            "lane",
+            "store",
+            "config",
+            "model",
+            "runtime",
+            "telemetry",
+        ],
     ),
     ("admin", &["config", "model", "runtime", "telemetry"]),
     (
         "alert",
-        &["store", "config", "model", "runtime", "telemetry"],
+        &[
+            "devices",
+            "store",
+            "config",
+            "model",
+            "runtime",
+            "telemetry",
+        ],
     ),
     (
         "app",
         &[
             "admin",
             "alert",
+            "devices",
             "sink",
             "source",
             "store",
@@ -281,6 +301,12 @@ fn the_shipped_configuration_equals_the_defaults() {
         "fields",
         "limits",
         "write_concern",
+        "storm",
+        "flap",
+        "quiet",
+        "collections",
+        "select",
+        "levels",
     ];
     let mut missing = Vec::new();
     for key in all_keys() {
@@ -323,6 +349,10 @@ fn all_keys() -> BTreeSet<String> {
         "feed.",
         "devices.",
         "alerts.",
+        "alerts.storm.",
+        "alerts.flap.",
+        "alerts.quiet.",
+        "alerts.collections.",
         "rules.",
         "receivers.",
         "watchdog.",
@@ -332,10 +362,12 @@ fn all_keys() -> BTreeSet<String> {
         "fields.",
         "limits.",
         "write_concern.",
+        "rules.select.",
+        "rules.levels.warning.",
     ] {
         let text = match section {
             "" => "zzzzzzzzzz = 1".to_owned(),
-            "streams." | "rules." | "receivers." => {
+            "streams." | "rules." | "receivers." | "alerts.quiet." => {
                 format!("[[{}]]\nzzzzzzzzzz = 1", section.trim_end_matches('.'))
             }
             "time." | "fields." | "limits." | "write_concern." => {
@@ -344,6 +376,10 @@ fn all_keys() -> BTreeSet<String> {
                     section.trim_end_matches('.')
                 )
             }
+            "rules.select." | "rules.levels.warning." => format!(
+                "[[rules]]\n[{}]\nzzzzzzzzzz = 1",
+                section.trim_end_matches('.')
+            ),
             section => format!("[{}]\nzzzzzzzzzz = 1", section.trim_end_matches('.')),
         };
         let mut file = tempfile::NamedTempFile::new().unwrap();

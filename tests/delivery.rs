@@ -13,15 +13,15 @@ use tokio_util::sync::CancellationToken;
 
 use support::gateway::tidegate;
 use support::mongod::Mongod;
-use support::receiver::{Receiver, Reply};
+use support::scripted_receiver::{Receiver, Reply};
 use support::{eventually, unique};
 use tidegate::alert::notify::{
     Deliverer, DeliveryHandle, DeliveryMetrics, Row, Watchdog, render, row, sign,
 };
 use tidegate::alert::{Delivery, Episode, Notice, NoticeKind, Settled};
-use tidegate::config::{MongodbConfig, ReceiverConfig, ReceiverKind, Secret, WatchdogConfig};
+use tidegate::config::{Config, ReceiverConfig, ReceiverKind, Secret, WatchdogConfig};
 use tidegate::model::{Severity, Timestamp};
-use tidegate::store::{OUTBOX, Outbox, OutboxFilter, RowState, Store, outbox_indexes};
+use tidegate::store::{Outbox, OutboxFilter, RowState, Store, outbox_indexes};
 use tidegate::telemetry::Registry;
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
@@ -38,20 +38,27 @@ struct World {
 impl World {
     async fn new() -> World {
         let mongod = Mongod::shared().await;
-        let config = MongodbConfig {
-            uri: Secret::new(mongod.uri()),
-            database: unique("delivery"),
-            ..MongodbConfig::default()
-        };
-        let store = Store::connect(&config, 1).await.unwrap();
+        let mut config = Config::default();
+        config.mongodb.uri = Secret::new(mongod.uri());
+        config.mongodb.database = unique("delivery");
+        let store = Store::connect(&config).await.unwrap();
         let client = mongod.client().await;
-        let rows = client.database(&config.database).collection(OUTBOX);
+        let rows = client
+            .database(&config.mongodb.database)
+            .collection(&store.names().outbox);
         let uri = mongod.uri();
         let mut made = Vec::new();
-        outbox_indexes(&store, OUTBOX, &mut made).await.unwrap();
+        outbox_indexes(
+            &store,
+            &store.names().outbox,
+            Duration::from_secs(60),
+            &mut made,
+        )
+        .await
+        .unwrap();
         assert_eq!(made.len(), 2);
         World {
-            outbox: Outbox::new(&store, OUTBOX),
+            outbox: Outbox::new(&store, &store.names().outbox),
             store,
             rows,
             uri,
@@ -872,7 +879,7 @@ async fn the_little_receiver_checks_signatures_and_prints_alerts() {
         allow_cidrs: vec!["127.0.0.0/8".into()],
         ..ReceiverConfig::default()
     };
-    let wrong = reqwest::Client::new().post(format!("http://127.0.0.1:{port}/"));
+    let wrong = support::http().post(format!("http://127.0.0.1:{port}/"));
     let wrong = wrong
         .header("webhook-id", "msg_x")
         .header("webhook-timestamp", (now().millis() / 1_000).to_string())

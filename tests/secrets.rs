@@ -61,7 +61,7 @@ async fn secrets_stay_secret_while_everything_works() {
     }
     let letters = stored.letters().await;
     assert_eq!(letters.len(), 2);
-    let request = reqwest::Client::new().get(gateway.url("/metrics"));
+    let request = support::http().get(gateway.url("/metrics"));
     let answer = request
         .header("Authorization", format!("Bearer admin-{MARKER}"))
         .send()

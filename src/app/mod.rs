@@ -16,14 +16,16 @@ use anyhow::Context;
 use tokio::sync::mpsc;
 
 use crate::admin::Admin;
+use crate::alert::Alerts;
 use crate::alert::notify::check_receivers;
 use crate::config::{Config, Loaded, Problems, Sources, survey};
 use crate::decode::Router;
+use crate::devices::Devices;
 use crate::lane::{LaneMetrics, Lanes, TakeLimits};
 use crate::runtime::{Backoff, Readiness, Signal, Signals, Tasks, Verdict};
 use crate::sink::Sink;
-use crate::source::{self, Routes, RoutesHandle, SourceMetrics, Surroundings};
-use crate::store::{ConnectError, Store};
+use crate::source::{self, Pulse, Routes, RoutesHandle, SourceMetrics, Surroundings};
+use crate::store::{ConnectError, Store, words};
 use crate::telemetry::{Ledger, Registry};
 use collections::Collections;
 use reload::Reload;
@@ -88,6 +90,8 @@ pub struct App {
     routes: RoutesHandle,
     metrics: Arc<SourceMetrics>,
     readiness: Readiness,
+    alerts: Alerts,
+    devices: Devices,
     sink: Sink,
     admin: Admin,
     signals: Signals,
@@ -116,15 +120,17 @@ impl App {
             lossy,
             &LaneMetrics::register(&registry),
         );
-        let names: Vec<_> = config.streams.iter().map(|s| s.name.as_str()).collect();
+        let devices = Devices::new(&config.devices, &registry);
+        let alerts = Alerts::build(&config, &store, &devices, &registry, &readiness)
+            .map_err(anyhow::Error::msg)?;
         let sink = Sink::build(
-            &config.sink,
-            &config.mqtt.client_id,
+            &config,
             &store,
             &lanes,
+            &devices,
+            &alerts.selection(),
             &registry,
             &readiness,
-            &names,
         );
         let routes = RoutesHandle::new(Routes::new(router, &ledger));
         let admin = Admin::build(&config.admin, &registry, &readiness).await?;
@@ -133,6 +139,7 @@ impl App {
             sources,
             running: config.clone(),
             store: store.clone(),
+            alerts: alerts.clone(),
             ledger: ledger.clone(),
             routes: routes.clone(),
             turn: Arc::default(),
@@ -146,6 +153,8 @@ impl App {
             routes,
             metrics,
             readiness,
+            alerts,
+            devices,
             sink,
             admin,
             signals,
@@ -157,6 +166,7 @@ impl App {
         let tasks = Tasks::default();
         tracing::info!(admin = %self.admin.address, broker = self.config.mqtt.url, database = self.config.mongodb.database, "Tidegate starts");
         tasks.spawn_service("admin", self.admin.run());
+        self.devices.run(&self.store, &tasks);
         self.sink.run(&tasks);
         let (alive, sources_alive) = mpsc::channel(1);
         tasks.spawn("lanes", close_behind(sources_alive, self.lanes.clone()));
@@ -165,6 +175,7 @@ impl App {
             lanes: self.lanes,
             ledger: self.ledger.clone(),
             metrics: self.metrics,
+            pulse: Pulse::default(),
             readiness: self.readiness.clone(),
             alive,
         };
@@ -174,7 +185,8 @@ impl App {
             routes: self.routes,
             condition: self.readiness.condition("collections", "not looked at yet"),
         };
-        tasks.spawn("start", start(collections, surroundings, tasks.clone()));
+        let starting = start(collections, surroundings, self.alerts, tasks.clone());
+        tasks.spawn("start", starting);
 
         let mut told_to_stop = false;
         let drain = self.config.sink.drain_timeout.0;
@@ -219,13 +231,25 @@ async fn close_behind(
 async fn start(
     collections: Collections,
     surroundings: Surroundings,
+    alerts: Alerts,
     tasks: Tasks,
 ) -> anyhow::Result<()> {
     if !collections.make(&tasks.stopping()).await? {
         return Ok(());
     }
+    // Readings that a rule of the database wants are in the feed from the first one on, unless the
+    // database went away this very moment; then the rules come as soon as it is back.
+    let looked = alerts.clone();
+    if let Ok(Err(error)) = tokio::spawn(async move { looked.look().await }).await {
+        tracing::warn!(
+            error = words(&error),
+            "Rules of the database cannot be read yet"
+        );
+    }
     let mqtt = &collections.config.mqtt;
     source::run(mqtt, &surroundings, &tasks).context("cannot start the MQTT side")?;
+    let pulse = surroundings.pulse.clone();
+    alerts.run(Arc::new(move |now| pulse.take(now)), &tasks);
     // Not earlier: the connections' own conditions stand in the way of readiness from here on.
     collections.condition.clear();
     tasks.spawn_service("collections", collections.watch());
@@ -237,7 +261,7 @@ async fn start(
 async fn connect_in_time(config: &Config) -> Result<Store, ConnectError> {
     let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(10));
     loop {
-        match Store::connect(&config.mongodb, config.sink.writers).await {
+        match Store::connect(config).await {
             Err(error @ ConnectError::NameServer(_)) => {
                 tracing::warn!(error = %error, "The database's name cannot be looked up; trying again");
                 tokio::time::sleep(backoff.next_pause()).await;

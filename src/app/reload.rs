@@ -1,4 +1,5 @@
-//! SIGHUP: the streams of the configuration are read again and take effect for the next message.
+//! SIGHUP: the streams, rules and receivers of the configuration are read again; streams take effect
+//! for the next message.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use tokio::sync::Mutex;
 
 use super::collections::{provision_whole, report};
 use super::prepare;
+use crate::alert::Alerts;
 use crate::config::{Config, Sources};
 use crate::source::{Routes, RoutesHandle};
 use crate::store::Store;
@@ -18,6 +20,7 @@ pub(super) struct Reload {
     pub sources: Sources,
     pub running: Config,
     pub store: Store,
+    pub alerts: Alerts,
     pub ledger: Ledger,
     pub routes: RoutesHandle,
     /// Reloads take turns.
@@ -39,6 +42,7 @@ async fn reload(reload: &Reload) {
         sources,
         running,
         store,
+        alerts,
         ledger,
         routes,
         ..
@@ -53,13 +57,17 @@ async fn reload(reload: &Reload) {
     let config = prepared.loaded.config;
     if (Config {
         streams: running.streams.clone(),
+        rules: running.rules.clone(),
+        receivers: running.receivers.clone(),
+        alerts: running.alerts.clone(),
         ..config.clone()
     }) != *running
     {
         tracing::warn!(
-            "Sections other than [[streams]] have changed; they take effect at the next start"
+            "Sections other than [[streams]], [[rules]], [[receivers]] and [alerts] have changed; they take effect at the next start"
         );
     }
+    alerts.reload(&config);
     let wanted = Config {
         streams: config.streams,
         ..running.clone()

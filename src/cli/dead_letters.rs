@@ -7,7 +7,8 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 use mongodb::bson::oid::ObjectId;
 
-use super::{ConfigArgs, Usage, block_on, printable};
+use super::words::printable;
+use super::{ConfigArgs, Usage, block_on};
 use crate::app::{Prepared, Replayed, replay};
 use crate::model::Timestamp;
 use crate::store::{DeadLetter, DeadLetterFilter, Store, provision};
@@ -133,7 +134,7 @@ impl DeadLetters {
 }
 
 async fn open(prepared: &Prepared) -> anyhow::Result<Store> {
-    Ok(Store::connect(&prepared.loaded.config.mongodb, 1).await?)
+    Ok(Store::connect(&prepared.loaded.config).await?)
 }
 
 async fn drop_all(prepared: Prepared, filter: DeadLetterFilter) -> anyhow::Result<ExitCode> {

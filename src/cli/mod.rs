@@ -1,6 +1,7 @@
 //! What an operator can run, one file per command. Results go to standard output, everything
 //! else to standard error. Exit codes: 0 done, 1 failed, 2 wrong usage.
 
+mod alerts;
 mod check;
 mod completions;
 mod dead_letters;
@@ -10,8 +11,10 @@ mod provision;
 mod receive;
 mod receivers;
 mod run;
+mod silences;
 mod simulate;
 mod webhook;
+mod words;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -55,6 +58,8 @@ enum Command {
     Outbox(outbox::OutboxCommand),
     Webhook(webhook::Webhook),
     Receive(receive::Receive),
+    Alerts(alerts::Alerts),
+    Silences(silences::Silences),
     Completions(completions::Completions),
 }
 
@@ -95,6 +100,8 @@ impl Cli {
             Command::Outbox(command) => command.run(),
             Command::Webhook(command) => command.run(),
             Command::Receive(command) => command.run(),
+            Command::Alerts(command) => command.run(),
+            Command::Silences(command) => command.run(),
             Command::Completions(command) => command.run(),
         };
         outcome.unwrap_or_else(|error| {
@@ -138,17 +145,4 @@ fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Resul
     // A name look-up that hangs must not hold up the exit.
     runtime.shutdown_background();
     outcome
-}
-
-/// Text from outside, made safe for one line of a terminal.
-fn printable(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_control() {
-            safe.extend(c.escape_default());
-        } else {
-            safe.push(c);
-        }
-    }
-    safe
 }

@@ -6,10 +6,11 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::{ConfigArgs, Usage, block_on, printable};
+use super::words::printable;
+use super::{ConfigArgs, Usage, block_on};
 use crate::alert::notify::Row;
 use crate::app::Prepared;
-use crate::store::{OUTBOX, Outbox, OutboxFilter, RowState, Store};
+use crate::store::{Outbox, OutboxFilter, RowState, Store};
 
 /// List, show or repeat messages to receivers
 #[derive(Debug, Args)]
@@ -128,8 +129,8 @@ impl OutboxCommand {
 }
 
 async fn open(prepared: &Prepared) -> anyhow::Result<Outbox> {
-    let store = Store::connect(&prepared.loaded.config.mongodb, 1).await?;
-    Ok(Outbox::new(&store, OUTBOX))
+    let store = Store::connect(&prepared.loaded.config).await?;
+    Ok(Outbox::new(&store, &store.names().outbox))
 }
 
 async fn list(prepared: Prepared, filter: OutboxFilter, limit: u32) -> anyhow::Result<ExitCode> {

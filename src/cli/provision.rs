@@ -20,7 +20,7 @@ impl Provision {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let config = self.config.prepare()?.loaded.config;
         block_on(async {
-            let store = Store::connect(&config.mongodb, 1).await?;
+            let store = Store::connect(&config).await?;
             for finding in provision(&store, &config).await? {
                 println!("{finding}");
             }

@@ -17,8 +17,9 @@ use axum::http::{HeaderMap, StatusCode};
 use clap::Args;
 use tokio_util::sync::CancellationToken;
 
+use super::block_on;
 use super::webhook::keys;
-use super::{block_on, printable};
+use super::words::printable;
 use crate::alert::notify::sign::{Key, Rejected, headers, verify};
 use crate::runtime::{self, Signal, Signals};
 

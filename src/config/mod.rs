@@ -10,6 +10,7 @@ mod load;
 mod log;
 mod mongodb;
 mod mqtt;
+mod quiet;
 pub mod receivers;
 pub mod rules;
 pub mod secret;
@@ -24,13 +25,14 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 pub use admin::AdminConfig;
-pub use alerts::AlertsConfig;
+pub use alerts::{AlertCollections, AlertsConfig, FlapConfig, StormConfig};
 pub use devices::DevicesConfig;
 pub use feed::{FeedConfig, FeedMode};
 pub use load::{Loaded, Sources, load, survey};
 pub use log::{LogConfig, LogFormat};
 pub use mongodb::MongodbConfig;
 pub use mqtt::{BrokerAddress, MqttConfig, MqttTlsConfig, Protocol};
+pub use quiet::{QuietConfig, WeekWindow};
 pub use receivers::{Incident, ReceiverConfig, ReceiverKind};
 pub use rules::RuleConfig;
 pub use secret::Secret;
@@ -102,7 +104,8 @@ impl Config {
         self.feed.validate(problems);
         self.devices.validate(problems);
         self.alerts.validate(problems);
-        RuleConfig::validate_all(&self.rules, problems);
+        self.validate_named_collections(problems);
+        RuleConfig::validate_all(&self.rules, &self.receivers, problems);
         ReceiverConfig::validate_all(&self.receivers, problems);
         self.watchdog.validate(problems);
         self.admin.validate(problems);
@@ -114,11 +117,10 @@ impl Config {
         for (index, stream) in self.streams.iter().enumerate().filter(storing) {
             let key = format!("streams.{index}.collection");
             mongodb::collection_name(problems, &key, &stream.collection);
-            if stream.collection == self.mongodb.dead_letters {
-                problems.add(
-                    &key,
-                    "is also mongodb.dead_letters: the two need collections of their own",
-                );
+            let taken = self.named_collections();
+            if let Some((other, _)) = taken.iter().find(|(_, name)| **name == stream.collection) {
+                let message = format!("is also {other}: the two need collections of their own");
+                problems.add(&key, message);
             }
             if stream
                 .ttl
@@ -131,6 +133,28 @@ impl Config {
                 );
             }
             self.validate_shared_collection(problems, index, stream);
+        }
+    }
+
+    /// The collections beside the series, each with the key that names it.
+    fn named_collections(&self) -> Vec<(&'static str, &String)> {
+        let mut named = vec![
+            ("mongodb.dead_letters", &self.mongodb.dead_letters),
+            ("feed.collection", &self.feed.collection),
+            ("devices.collection", &self.devices.collection),
+        ];
+        named.extend(self.alerts.collections.named());
+        named
+    }
+
+    /// Each of them needs one of its own.
+    fn validate_named_collections(&self, problems: &mut Problems) {
+        let named = self.named_collections();
+        for (index, (key, name)) in named.iter().enumerate() {
+            if let Some((other, _)) = named[..index].iter().find(|(_, known)| known == name) {
+                let message = format!("is also {other}: the two need collections of their own");
+                problems.add(*key, message);
+            }
         }
     }
 

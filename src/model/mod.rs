@@ -14,7 +14,7 @@ mod selection;
 mod severity;
 mod timestamp;
 
-pub use device::DeviceId;
+pub use device::{Device, DeviceId};
 pub use filter::{Filter, Level};
 pub use message::{Message, QoS};
 pub use reading::{FieldValue, Flag, Flags, Reading, TimeSource};

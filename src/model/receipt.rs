@@ -89,6 +89,11 @@ impl Receipt {
         self.0.greatest.fetch_max(outcome as u8, Ordering::AcqRel);
         self.0.unsettled.fetch_sub(1, Ordering::AcqRel);
     }
+
+    /// Ends this part without a say in how the message ended: for what is written beside it.
+    pub fn release(self) {
+        self.0.unsettled.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 impl Clone for Receipt {
@@ -131,6 +136,16 @@ mod tests {
         assert!(log.0.lock().unwrap().is_empty());
         second.settle(Outcome::Stored);
         assert_eq!(*log.0.lock().unwrap(), [(7, Some(Outcome::DeadLettered))]);
+    }
+
+    #[test]
+    fn a_released_part_leaves_the_outcome_to_the_others() {
+        let log = Arc::new(Log::default());
+        let first = receipt(&log);
+        let second = first.clone();
+        first.settle(Outcome::AlreadyStored);
+        second.release();
+        assert_eq!(*log.0.lock().unwrap(), [(7, Some(Outcome::AlreadyStored))]);
     }
 
     #[test]

@@ -8,9 +8,10 @@ use mongodb::bson::RawDocumentBuf;
 use mongodb::bson::oid::ObjectId;
 
 use crate::config::StreamConfig;
+use crate::devices::{Devices, sightings};
 use crate::lane::{Cargo, Load};
 use crate::model::{Message, Outcome, Reading, Reason, Receipt};
-use crate::store::{DeadLetter, EncodeError, Key, encode_reading};
+use crate::store::{DeadLetter, EncodeError, Key, Seen, encode_reading};
 
 /// A reading with its document, encoded alone.
 pub struct Entry {
@@ -63,6 +64,17 @@ pub struct Group {
     pub documents: Vec<RawDocumentBuf>,
     /// Distinct devices among them: what the write costs.
     pub devices: usize,
+}
+
+impl Group {
+    /// When its devices were heard from.
+    pub fn sightings(&self) -> Vec<Seen> {
+        let heard = self.entries.iter().map(|entry| {
+            let Reading { device, kind, .. } = &entry.reading;
+            (device, kind, entry.message.received_at)
+        });
+        sightings(heard)
+    }
 }
 
 /// A dead letter on its way: one for each message and reason.
@@ -125,7 +137,7 @@ impl Letter {
 }
 
 /// Sorts loads out. Readings that no server would take become dead letters here.
-pub fn sort_out(loads: Vec<Load>, gateway: &str) -> (Vec<Group>, Vec<Letter>) {
+pub fn sort_out(loads: Vec<Load>, gateway: &str, devices: &Devices) -> (Vec<Group>, Vec<Letter>) {
     let mut by_stream: Vec<(Arc<StreamConfig>, Vec<Entry>)> = Vec::new();
     let mut letters = Vec::new();
     for Load {
@@ -173,7 +185,7 @@ pub fn sort_out(loads: Vec<Load>, gateway: &str) -> (Vec<Group>, Vec<Letter>) {
     }
     let groups = by_stream
         .into_iter()
-        .filter_map(|(stream, entries)| group(stream, entries, gateway, &mut letters))
+        .filter_map(|(stream, entries)| group(stream, entries, gateway, devices, &mut letters))
         .collect();
     (groups, letters)
 }
@@ -182,12 +194,21 @@ fn group(
     stream: Arc<StreamConfig>,
     mut entries: Vec<Entry>,
     gateway: &str,
+    devices: &Devices,
     letters: &mut Vec<Letter>,
 ) -> Option<Group> {
     // One device's readings side by side and in time order fill one bucket with one update.
     entries.sort_by(|a, b| {
         (&a.reading.device, a.reading.timestamp).cmp(&(&b.reading.device, b.reading.timestamp))
     });
+    if devices.enriches() {
+        let known = devices.view();
+        for entry in &mut entries {
+            if let Some(device) = known.get(&entry.reading.device) {
+                device.enrich(&mut entry.reading);
+            }
+        }
+    }
     let mut documents = Vec::with_capacity(entries.len());
     let mut sound = Vec::with_capacity(entries.len());
     for entry in entries {

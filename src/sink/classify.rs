@@ -89,6 +89,22 @@ pub struct DocumentError {
     pub index: usize,
     /// `None`: transient, write again. Else the server's words for the dead letter.
     pub refused: Option<String>,
+    /// Refused because a document of that id is there.
+    pub there: bool,
+}
+
+/// The server's code for an id that exists.
+const DUPLICATE_KEY: i32 = 11000;
+
+/// Whether the only complaint is that the documents exist, which an earlier attempt wrote.
+pub fn all_there(error: &Error) -> bool {
+    match classify(error) {
+        Verdict::ByDocument {
+            failed,
+            unconfirmed: false,
+        } => failed.iter().all(|failed| failed.there),
+        _ => false,
+    }
 }
 
 /// The verdict on `error`.
@@ -104,6 +120,7 @@ pub fn classify(error: &Error) -> Verdict {
                             refused: transient(e.code)
                                 .is_none()
                                 .then(|| format!("MongoDB error {}: {}", e.code, e.message)),
+                            there: e.code == DUPLICATE_KEY,
                         })
                         .collect();
                     Verdict::ByDocument {

@@ -5,16 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::RawDocumentBuf;
-use mongodb::error::ErrorKind;
 
 use super::batch::Letter;
 use super::call::answer;
-use super::classify::{Cause, Verdict, classify};
+use super::classify::{Cause, Verdict, all_there, classify};
 use super::insert::Context;
 use crate::store::words;
-
-/// The server's code for an id that exists.
-const DUPLICATE_KEY: i32 = 11000;
 
 /// Bytes of payload in one command: far below the server's 48 MB, whatever the documents' count.
 const MAX_COMMAND_BYTES: usize = 16 * 1024 * 1024;
@@ -62,19 +58,5 @@ async fn write_some(letters: Vec<Letter>, context: &mut Context<'_>) {
         let written = &context.metrics.dead_letters;
         written.with_label_values(&[letter.reason.code()]).inc();
         letter.settle();
-    }
-}
-
-/// Whether the only complaint is that the documents exist, which an earlier attempt wrote.
-fn all_there(error: &mongodb::error::Error) -> bool {
-    match error.kind.as_ref() {
-        ErrorKind::InsertMany(insert) => {
-            insert.write_concern_error.is_none()
-                && insert
-                    .write_errors
-                    .as_ref()
-                    .is_some_and(|errors| errors.iter().all(|e| e.code == DUPLICATE_KEY))
-        }
-        _ => false,
     }
 }

@@ -17,6 +17,8 @@ pub struct SinkMetrics {
     pub(super) insert_seconds: Histogram,
     pub(super) attempts_failed: IntCounterVec,
     pub(super) look_ups: IntCounter,
+    pub(super) fed: IntCounter,
+    pub(super) feed_refused: IntCounter,
 }
 
 impl SinkMetrics {
@@ -73,6 +75,14 @@ impl SinkMetrics {
             look_ups: registry.counter(
                 "tidegate_sink_look_ups_total",
                 "Look-ups of readings that may be stored already",
+            ),
+            fed: registry.counter(
+                "tidegate_sink_readings_fed_total",
+                "Readings written to the feed",
+            ),
+            feed_refused: registry.counter(
+                "tidegate_sink_feed_documents_refused_total",
+                "Documents of the feed that MongoDB refused: rules did not see their readings",
             ),
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! One writer per lane, one batch under way per writer: while a write is out the next batch
 //! grows in the lane, so each device contributes more readings to a write exactly when load is
-//! high. A batch ends when every load of it is settled: stored, found stored, or written to the
-//! dead letters. Transient trouble keeps it and tries again for ever; its messages stay
+//! high. Readings that rules look at are written to the feed at the same time. A batch ends when
+//! every load of it is settled: stored, found stored, or written to the dead letters. Transient trouble keeps it and tries again for ever; its messages stay
 //! un-acknowledged, the window closes and the broker holds the rest. If the process dies here the
 //! broker delivers them again.
 
@@ -11,6 +11,7 @@ mod batch;
 mod call;
 mod classify;
 mod dead_letter;
+mod feed;
 mod health;
 mod insert;
 mod metrics;
@@ -20,12 +21,15 @@ mod writer;
 
 use std::sync::Arc;
 
-use crate::config::SinkConfig;
+use crate::config::Config;
+use crate::devices::Devices;
 use crate::lane::Lanes;
+use crate::model::Selection;
 use crate::runtime::{Readiness, Tasks};
 use crate::store::Store;
 use crate::telemetry::Registry;
 
+use feed::Feed;
 pub use health::Health;
 pub use insert::insert_readings;
 pub use metrics::SinkMetrics;
@@ -39,25 +43,30 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// A writer for each lane. `gateway` names this process in dead letters.
+    /// A writer for each lane. `selection` says what rules want to see.
     pub fn build(
-        config: &SinkConfig,
-        gateway: &str,
+        config: &Config,
         store: &Store,
         lanes: &Lanes,
+        devices: &Devices,
+        selection: &Arc<dyn Selection>,
         registry: &Registry,
         readiness: &Readiness,
-        streams: &[&str],
     ) -> Self {
-        let metrics = Arc::new(SinkMetrics::register(registry, streams));
+        let streams: Vec<_> = config.streams.iter().map(|s| s.name.as_str()).collect();
+        let gateway = &config.mqtt.client_id;
+        let metrics = Arc::new(SinkMetrics::register(registry, &streams));
         let health = Arc::new(Health::new(registry, readiness));
         let writers = lanes
             .iter()
-            .map(|lane| Writer {
+            .enumerate()
+            .map(|(index, lane)| Writer {
                 lane: Arc::clone(lane),
                 store: store.clone(),
-                config: config.clone(),
-                gateway: gateway.to_owned(),
+                config: config.sink.clone(),
+                gateway: gateway.clone(),
+                devices: devices.clone(),
+                feed: Feed::build(&config.feed, gateway, index, selection),
                 metrics: Arc::clone(&metrics),
                 health: Arc::clone(&health),
             })

@@ -4,16 +4,18 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use tokio_util::sync::CancellationToken;
 
-use super::batch::sort_out;
+use super::batch::{Group, sort_out};
 use super::dead_letter::write_letters;
+use super::feed::{Feed, Pending, write_feed};
 use super::health::Health;
 use super::insert::{Context, insert_readings};
 use super::metrics::SinkMetrics;
 use super::pace::{Written, rest};
 use crate::config::SinkConfig;
+use crate::devices::Devices;
 use crate::lane::{Lane, Load, TakeLimits};
 use crate::runtime::Backoff;
 use crate::store::Store;
@@ -27,6 +29,8 @@ pub(super) struct Writer {
     pub store: Store,
     pub config: SinkConfig,
     pub gateway: String,
+    pub devices: Devices,
+    pub feed: Option<Feed>,
     pub metrics: Arc<SinkMetrics>,
     pub health: Arc<Health>,
 }
@@ -59,15 +63,21 @@ impl Writer {
 
     async fn write(&self, loads: Vec<Load>) -> Written {
         let started = Instant::now();
-        let (groups, mut letters) = sort_out(loads, &self.gateway);
+        let (groups, mut letters) = sort_out(loads, &self.gateway, &self.devices);
+        let mut pending = Pending::default();
+        for group in &groups {
+            if let Some(feed) = &self.feed {
+                feed.gather(group, &mut pending);
+            }
+        }
+        let seen: Vec<_> = groups.iter().flat_map(Group::sightings).collect();
         let readings = groups.iter().map(|group| group.entries.len()).sum();
         let devices = groups.iter().map(|group| group.devices).sum();
-        let refused = join_all(
-            groups
-                .into_iter()
-                .map(|group| insert_readings(group, self.context())),
-        )
-        .await;
+        let series = groups
+            .into_iter()
+            .map(|group| insert_readings(group, self.context()));
+        let (refused, ()) = join(join_all(series), write_feed(pending, self.context())).await;
+        self.devices.seen(seen);
         letters.extend(refused.into_iter().flatten());
         if !letters.is_empty() {
             write_letters(letters, &mut self.context()).await;

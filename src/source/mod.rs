@@ -13,6 +13,7 @@ mod link_v311;
 mod link_v5;
 mod metrics;
 mod options;
+mod pulse;
 mod reconnect;
 mod routes;
 mod session;
@@ -24,6 +25,7 @@ use std::sync::Arc;
 
 pub use metrics::SourceMetrics;
 pub use options::{Attempt, ConnectionOptions, TlsError, connection};
+pub use pulse::Pulse;
 pub use routes::{Routes, RoutesHandle};
 
 use crate::config::{MqttConfig, Protocol};
@@ -45,6 +47,8 @@ pub struct Surroundings {
     pub ledger: Ledger,
     /// Which ignore reasons were counted.
     pub metrics: Arc<SourceMetrics>,
+    /// Where each connection can be asked how far it is.
+    pub pulse: Pulse,
     /// Told of every change of state.
     pub readiness: Readiness,
     /// Held by every session: its receiver ends when the last delivery was handed over.
@@ -78,6 +82,7 @@ fn start<L: Link>(options: ConnectionOptions, surroundings: &Surroundings, tasks
         .condition(name.clone(), "not connected yet");
     let intake = Intake::new(surroundings.clone());
     let session = Session::<L>::new(options, intake, surroundings, condition);
+    surroundings.pulse.add(session.heart());
     tasks.spawn_service("gauges", session.refresh());
     tasks.spawn(name, session.run(tasks.stopping(), tasks.abandoned()));
 }

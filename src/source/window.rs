@@ -5,7 +5,7 @@
 //! therefore never be queued for one connection and sent on the next.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
@@ -136,6 +136,11 @@ impl Window {
     /// Bytes of messages on their way.
     pub fn bytes(&self) -> usize {
         self.lock().acks.bytes()
+    }
+
+    /// How long ago the oldest delivery that is not settled came; zero where there is none.
+    pub fn oldest(&self) -> Duration {
+        self.lock().acks.oldest(Instant::now())
     }
 
     /// Brings the gauges up to date.

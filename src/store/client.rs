@@ -48,8 +48,9 @@ pub(super) async fn connect(
         .get_or_insert_with(|| "tidegate".to_owned());
     options.server_selection_timeout = Some(config.server_selection_timeout.0);
     options.connect_timeout = Some(config.connect_timeout.0);
-    // Each writer may have a series and a dead-letter write under way, beside probes and queries.
-    let wanted = u32::try_from(writers * 2 + 4).unwrap_or(u32::MAX);
+    // Each writer may have writes to the series, the feed and the dead letters under way; beside
+    // them there are probes, queries, change streams and what alerts and their delivery write.
+    let wanted = u32::try_from(writers * 3 + 16).unwrap_or(u32::MAX);
     options.max_pool_size = Some(options.max_pool_size.unwrap_or(0).max(wanted));
     options.min_pool_size.get_or_insert(1);
     // Look-ups before a repeated insert must see what the primary has.

@@ -7,29 +7,84 @@ use mongodb::{Client, ClientSession, Collection, Database};
 use super::client::{ConnectError, connect};
 use super::series::Series;
 use crate::config::streams::WriteConcernConfig;
-use crate::config::{MongodbConfig, StreamConfig};
+use crate::config::{Config, StreamConfig};
 
 /// The gateway's database.
 #[derive(Clone)]
 pub struct Store {
     client: Client,
     database: Database,
-    dead_letters: String,
+    names: Names,
+}
+
+/// What the collections are called, those of the streams apart.
+#[derive(Debug, Clone)]
+pub struct Names {
+    /// Messages that could not be stored.
+    pub dead_letters: String,
+    /// Readings for change streams.
+    pub feed: String,
+    /// The registry.
+    pub devices: String,
+    /// Who does what only one may do.
+    pub leases: String,
+    /// Rules kept in the database.
+    pub rules: String,
+    /// Alerts that are more than `ok`.
+    pub state: String,
+    /// What is remembered of all others, packed.
+    pub marks: String,
+    /// What receivers were told and are owed.
+    pub notices: String,
+    /// Requests to receivers.
+    pub outbox: String,
+    /// What happened.
+    pub history: String,
+    /// What is not to be told.
+    pub silences: String,
+    /// What operators ask of the leader.
+    pub requests: String,
+}
+
+impl Names {
+    /// The names a configuration asks for.
+    pub fn of(config: &Config) -> Self {
+        let alerts = config.alerts.collections.clone();
+        Self {
+            dead_letters: config.mongodb.dead_letters.clone(),
+            feed: config.feed.collection.clone(),
+            devices: config.devices.collection.clone(),
+            leases: alerts.leases,
+            rules: alerts.rules,
+            state: alerts.state,
+            marks: alerts.marks,
+            notices: alerts.notices,
+            outbox: alerts.outbox,
+            history: alerts.history,
+            silences: alerts.silences,
+            requests: alerts.requests,
+        }
+    }
 }
 
 impl Store {
-    /// Makes a client for `writers` writers and the handles; see [`connect`].
+    /// Makes a client for the configured writers and the handles; see [`connect`].
     ///
     /// # Errors
     /// Those of [`connect`].
-    pub async fn connect(config: &MongodbConfig, writers: usize) -> Result<Self, ConnectError> {
-        let client = connect(config, writers).await?;
-        let database = client.database(&config.database);
+    pub async fn connect(config: &Config) -> Result<Self, ConnectError> {
+        let client = connect(&config.mongodb, config.sink.writers).await?;
+        let database = client.database(&config.mongodb.database);
         Ok(Self {
             client,
             database,
-            dead_letters: config.dead_letters.clone(),
+            names: Names::of(config),
         })
+    }
+
+    /// What the collections are called.
+    pub fn names(&self) -> &Names {
+        &self.names
     }
 
     /// The client, for commands to the whole deployment.
@@ -73,11 +128,20 @@ impl Store {
     }
 
     fn dead_letters_as<T: Send + Sync>(&self) -> Collection<T> {
+        self.kept(&self.names.dead_letters)
+    }
+
+    /// The feed as raw documents.
+    pub fn feed(&self) -> Collection<RawDocumentBuf> {
+        self.kept(&self.names.feed)
+    }
+
+    /// A collection of the gateway's own, always written with majority and journal.
+    pub(super) fn kept<T: Send + Sync>(&self, name: &str) -> Collection<T> {
         let options = CollectionOptions::builder()
             .write_concern(write_concern(&WriteConcernConfig::default()))
             .build();
-        self.database
-            .collection_with_options(&self.dead_letters, options)
+        self.database.collection_with_options(name, options)
     }
 }
 

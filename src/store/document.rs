@@ -67,13 +67,7 @@ pub fn encode_reading(id: ObjectId, reading: &Reading) -> Result<RawDocumentBuf,
     }
     document.append(names::METADATA, metadata);
     for (name, value) in &reading.fields {
-        match value {
-            FieldValue::Double(number) => append(&mut document, name, *number)?,
-            FieldValue::Int64(number) => append(&mut document, name, *number)?,
-            FieldValue::Bool(truth) => append(&mut document, name, *truth)?,
-            FieldValue::Text(text) => append(&mut document, name, text.as_str())?,
-            nested => append(&mut document, name, raw(nested)?)?,
-        }
+        append_value(&mut document, name, value)?;
     }
     if !reading.flags.is_empty() {
         let flags: Vec<_> = reading.flags.names().collect();
@@ -91,7 +85,23 @@ pub fn encode_reading(id: ObjectId, reading: &Reading) -> Result<RawDocumentBuf,
     }
 }
 
-fn append(
+/// Appends a field.
+pub(super) fn append_value(
+    document: &mut RawDocumentBuf,
+    name: &str,
+    value: &FieldValue,
+) -> Result<(), EncodeError> {
+    match value {
+        FieldValue::Double(number) => append(document, name, *number),
+        FieldValue::Int64(number) => append(document, name, *number),
+        FieldValue::Bool(truth) => append(document, name, *truth),
+        FieldValue::Text(text) => append(document, name, text.as_str()),
+        nested => append(document, name, raw(nested)?),
+    }
+}
+
+/// Appends under a key that may be anything.
+pub(super) fn append(
     document: &mut RawDocumentBuf,
     key: &str,
     value: impl Into<RawBson>,

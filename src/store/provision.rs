@@ -16,9 +16,11 @@ use super::Store;
 use super::client::hello;
 use super::document::names;
 use super::drift::{granularity, series_drift};
+use super::ordinary::Ordinary;
+use super::outbox::outbox_indexes;
 use super::words::words;
 use crate::config::streams::Action;
-use crate::config::{Config, StreamConfig};
+use crate::config::{Config, FeedMode, StreamConfig};
 
 /// Server error codes that are branched on.
 mod codes {
@@ -105,7 +107,7 @@ impl ProvisionError {
     }
 }
 
-/// Creates series, dead letters and indexes, and reports drift.
+/// Creates series, ordinary collections and indexes, and reports drift.
 ///
 /// # Errors
 /// See [`ProvisionError`]; what was made before stays.
@@ -128,11 +130,14 @@ pub async fn provision(store: &Store, config: &Config) -> Result<Provisioned, Pr
         series(store, stream, &key, existing.get(name), &mut findings).await?;
         done.push((name, key));
     }
-    let (name, ttl) = (
-        &config.mongodb.dead_letters,
-        config.mongodb.dead_letters_ttl.0,
-    );
-    dead_letters(store, name, ttl, existing.get(name), &mut findings).await?;
+    for wanted in Ordinary::all(config, store.names()) {
+        let there = existing.get(&wanted.name);
+        ordinary(store, wanted, there, &mut findings).await?;
+    }
+    if config.feed.mode != FeedMode::Off {
+        let (outbox, keep) = (&store.names().outbox, config.alerts.dead_ttl.0);
+        outbox_indexes(store, outbox, keep, &mut findings).await?;
+    }
     // A collection dropped since the first look was made anew, but ordinary, by its index.
     let existing = collections(store).await?;
     for (name, key) in done {
@@ -232,20 +237,21 @@ async fn series(
     index(store, name, keys, None, findings).await
 }
 
-async fn dead_letters(
+/// An ordinary collection and its indexes.
+async fn ordinary(
     store: &Store,
-    name: &str,
-    ttl: Duration,
+    wanted: Ordinary,
     existing: Option<&CollectionSpecification>,
     findings: &mut Provisioned,
 ) -> Result<(), ProvisionError> {
+    let name = &wanted.name;
     match existing {
         Some(found) if found.collection_type != CollectionType::Collection => {
             return Err(ProvisionError::WrongKind {
                 collection: name.to_owned(),
                 found: kind(found).to_owned(),
                 wanted: "an ordinary collection",
-                key: "mongodb.dead_letters".to_owned(),
+                key: wanted.key.to_owned(),
             });
         }
         Some(_) => findings.push(Finding::Present(format!("collection {name:?}"))),
@@ -255,15 +261,10 @@ async fn dead_letters(
             Err(error) => return Err(failure(store, "create collections", error)),
         },
     }
-    index(store, name, doc! { "at": 1 }, Some(ttl), findings).await?;
-    index(
-        store,
-        name,
-        doc! { "stream": 1, "reason": 1, "at": 1 },
-        None,
-        findings,
-    )
-    .await
+    for (keys, ttl) in wanted.indexes {
+        index(store, name, keys, ttl, findings).await?;
+    }
+    Ok(())
 }
 
 pub(super) async fn index(

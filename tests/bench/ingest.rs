@@ -68,9 +68,8 @@ async fn insert_ceiling(mongod: &Mongod, messages: u64, devices: u64) -> f64 {
     let mut config = Config::default();
     config.mongodb.uri = tidegate::config::Secret::new(mongod.uri());
     config.mongodb.database = "bench_insert".into();
-    let store = Store::connect(&config.mongodb, WRITERS)
-        .await
-        .expect("the uri is sound");
+    config.sink.writers = WRITERS;
+    let store = Store::connect(&config).await.expect("the uri is sound");
     provision(&store, &config)
         .await
         .expect("the database is ours");

@@ -62,7 +62,9 @@ impl Gateway {
         let url = self.url("/readyz");
         self.process
             .wait_until(Duration::from_secs(60), "ready", async || {
-                reqwest::get(&url)
+                super::http()
+                    .get(&url)
+                    .send()
                     .await
                     .is_ok_and(|answer| answer.status().is_success())
             })
@@ -80,7 +82,7 @@ impl Gateway {
             Duration::from_secs(20),
             "the admin server answers",
             async || {
-                let answer = reqwest::get(&url).await.ok()?;
+                let answer = super::http().get(&url).send().await.ok()?;
                 let status = answer.status().as_u16();
                 Some((status, answer.text().await.ok()?))
             },

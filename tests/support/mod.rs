@@ -15,6 +15,7 @@ pub mod process;
 pub mod publisher;
 pub mod receiver;
 pub mod scripted_broker;
+pub mod scripted_receiver;
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -55,4 +56,17 @@ pub fn free_port() -> u16 {
         .and_then(|listener| listener.local_addr())
         .expect("the loopback interface has a free port")
         .port()
+}
+
+/// The tests' own HTTP client.
+pub fn http() -> reqwest::Client {
+    static CLIENT: std::sync::OnceLock<reqwest::Client> = std::sync::OnceLock::new();
+    CLIENT
+        .get_or_init(|| {
+            // The library's features leave the choice of a provider to the program; a second
+            // installation in one process is refused, which is fine.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+            reqwest::Client::new()
+        })
+        .clone()
 }

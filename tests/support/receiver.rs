@@ -1,208 +1,144 @@
-//! A receiver of webhooks that does what a test says: answers, keeps silent, hangs up, speaks TLS.
+//! A receiver of alerts on the loopback interface: keeps what it was told, answers as it is told to.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
 use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 
 use super::eventually;
 
-/// One request, as it arrived.
+/// One request as it came in.
 #[derive(Debug, Clone)]
-pub struct Received {
+pub struct Told {
     pub at: Instant,
-    pub method: String,
-    pub path: String,
-    /// By lower-case name.
-    pub headers: BTreeMap<String, String>,
-    pub body: String,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+    /// What was answered.
+    pub status: u16,
 }
 
-impl Received {
-    pub fn header(&self, name: &str) -> &str {
-        self.headers.get(name).map_or("", String::as_str)
-    }
-
-    pub fn id(&self) -> &str {
-        self.header("webhook-id")
-    }
-
-    pub fn json(&self) -> serde_json::Value {
-        serde_json::from_str(&self.body).expect("receivers are sent JSON")
-    }
-}
-
-/// What is answered.
-#[derive(Debug, Clone)]
-pub enum Reply {
-    /// Status, further header lines, body.
-    Status(u16, &'static str, String),
-    /// Nothing: the connection is closed.
-    HangUp,
-    /// Nothing for so long, then 200.
-    Late(Duration),
-}
-
-impl Reply {
-    pub fn status(status: u16) -> Reply {
-        Reply::Status(status, "", String::new())
-    }
-}
-
-type Script = Arc<dyn Fn(usize, &Received) -> Reply + Send + Sync>;
-
-/// A listening receiver; it ends with the test's runtime.
+#[derive(Debug)]
 pub struct Receiver {
-    pub port: u16,
-    tls: bool,
-    seen: Arc<Mutex<Vec<Received>>>,
-    script: Arc<Mutex<Script>>,
+    port: u16,
+    shared: Arc<Shared>,
+    server: JoinHandle<()>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    told: Mutex<Vec<Told>>,
+    /// Answers for the next requests, then 204.
+    answers: Mutex<Vec<u16>>,
 }
 
 impl Receiver {
-    /// Says 200 to everything.
     pub async fn start() -> Receiver {
-        Receiver::scripted(|_, _| Reply::status(200)).await
-    }
-
-    /// Answers the request number n, from 0, as the script says.
-    pub async fn scripted(
-        script: impl Fn(usize, &Received) -> Reply + Send + Sync + 'static,
-    ) -> Receiver {
-        Receiver::listen(script, None).await
-    }
-
-    /// The same over TLS.
-    pub async fn tls(config: rustls::ServerConfig) -> Receiver {
-        let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
-        Receiver::listen(|_, _| Reply::status(200), Some(acceptor)).await
-    }
-
-    async fn listen(
-        script: impl Fn(usize, &Received) -> Reply + Send + Sync + 'static,
-        tls: Option<tokio_rustls::TlsAcceptor>,
-    ) -> Receiver {
         let listener = TcpListener::bind("127.0.0.1:0")
             .await
-            .expect("the loopback interface has a free port");
-        let receiver = Receiver {
-            port: listener.local_addr().expect("it is bound").port(),
-            tls: tls.is_some(),
-            seen: Arc::default(),
-            script: Arc::new(Mutex::new(Arc::new(script))),
-        };
-        let (seen, script) = (Arc::clone(&receiver.seen), Arc::clone(&receiver.script));
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let (seen, script, tls) = (Arc::clone(&seen), Arc::clone(&script), tls.clone());
-                tokio::spawn(async move {
-                    match tls {
-                        None => serve(stream, &seen, &script).await,
-                        Some(acceptor) => {
-                            if let Ok(stream) = acceptor.accept(stream).await {
-                                serve(stream, &seen, &script).await;
-                            }
-                        }
-                    }
-                });
-            }
+            .expect("a loopback port is free");
+        let port = listener
+            .local_addr()
+            .expect("a bound socket has an address")
+            .port();
+        let shared = Arc::new(Shared::default());
+        let router = Router::new().fallback(hear).with_state(Arc::clone(&shared));
+        let server = tokio::spawn(async move {
+            axum::serve(listener, router)
+                .await
+                .expect("the listener lives");
         });
-        receiver
+        Receiver {
+            port,
+            shared,
+            server,
+        }
     }
 
-    /// Answers otherwise from now on.
-    pub fn answer(&self, script: impl Fn(usize, &Received) -> Reply + Send + Sync + 'static) {
-        *self.script.lock().unwrap() = Arc::new(script);
-    }
-
-    pub fn url(&self) -> String {
-        let scheme = if self.tls { "https" } else { "http" };
-        format!("{scheme}://localhost:{}/hook", self.port)
-    }
-
-    pub fn seen(&self) -> Vec<Received> {
-        self.seen.lock().unwrap().clone()
-    }
-
-    /// Waits for so many requests; panics when more have come.
-    pub async fn expect(&self, count: usize) -> Vec<Received> {
-        let seen = eventually(
-            Duration::from_secs(20),
-            &format!("{count} requests arrive"),
-            async || Some(self.seen()).filter(|seen| seen.len() >= count),
+    /// Its section in the configuration, with further lines.
+    pub fn section(&self, name: &str, lines: &str) -> String {
+        format!(
+            "[[receivers]]\nname = {name:?}\nkind = \"generic\"\nurl = \"http://127.0.0.1:{}/hook\"\n\
+             allow_http = true\nallow_cidrs = [\"127.0.0.0/8\"]\n{lines}\n",
+            self.port
         )
-        .await;
-        assert_eq!(seen.len(), count, "{seen:#?}");
-        seen
+    }
+
+    /// What the next requests are answered with.
+    pub fn answer(&self, answers: &[u16]) {
+        *self.shared.answers.lock().expect("nobody panics here") = answers.to_vec();
+    }
+
+    /// Everything it was told so far.
+    pub fn told(&self) -> Vec<Told> {
+        self.shared.told.lock().expect("nobody panics here").clone()
+    }
+
+    /// What it said yes to, in order.
+    pub fn accepted(&self) -> Vec<Told> {
+        let mut told = self.told();
+        told.retain(|told| told.status < 300);
+        told
+    }
+
+    /// Waits until it has said yes to so many requests.
+    pub async fn wait(&self, patience: Duration, count: usize) -> Vec<Told> {
+        eventually(
+            patience,
+            &format!("{count} accepted requests"),
+            async || {
+                let accepted = self.accepted();
+                (accepted.len() >= count).then_some(accepted)
+            },
+        )
+        .await
     }
 }
 
-async fn serve(
-    mut stream: impl AsyncRead + AsyncWrite + Unpin,
-    seen: &Mutex<Vec<Received>>,
-    script: &Mutex<Script>,
-) {
-    let mut buffer = Vec::new();
-    while let Some(received) = read_request(&mut stream, &mut buffer).await {
-        let reply = {
-            let mut seen = seen.lock().unwrap();
-            let number = seen.len();
-            seen.push(received.clone());
-            let script = Arc::clone(&script.lock().unwrap());
-            script(number, &received)
-        };
-        let (status, headers, body) = match reply {
-            Reply::HangUp => return,
-            Reply::Late(long) => {
-                tokio::time::sleep(long).await;
-                (200, "", String::new())
-            }
-            Reply::Status(status, headers, body) => (status, headers, body),
-        };
-        let answer = format!(
-            "HTTP/1.1 {status} X\r\ncontent-length: {}\r\n{headers}\r\n{body}",
-            body.len()
-        );
-        if stream.write_all(answer.as_bytes()).await.is_err() {
-            return;
-        }
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        self.server.abort();
     }
 }
 
-async fn read_request(
-    stream: &mut (impl AsyncRead + Unpin),
-    buffer: &mut Vec<u8>,
-) -> Option<Received> {
-    loop {
-        if let Some(end) = buffer.windows(4).position(|four| four == b"\r\n\r\n") {
-            let head = String::from_utf8_lossy(&buffer[..end]).into_owned();
-            let mut lines = head.split("\r\n");
-            let mut first = lines.next()?.split(' ');
-            let headers: BTreeMap<String, String> = lines
-                .filter_map(|line| line.split_once(": "))
-                .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
-                .collect();
-            let length: usize = headers
-                .get("content-length")
-                .map_or(0, |length| length.parse().unwrap_or(0));
-            if buffer.len() >= end + 4 + length {
-                let body = buffer[end + 4..end + 4 + length].to_vec();
-                buffer.drain(..end + 4 + length);
-                return Some(Received {
-                    at: Instant::now(),
-                    method: first.next()?.to_owned(),
-                    path: first.next()?.to_owned(),
-                    headers,
-                    body: String::from_utf8_lossy(&body).into_owned(),
-                });
-            }
-        }
-        let mut chunk = [0; 4096];
-        match stream.read(&mut chunk).await {
-            Ok(0) | Err(_) => return None,
-            Ok(read) => buffer.extend_from_slice(&chunk[..read]),
-        }
+impl Told {
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).expect("bodies are JSON")
     }
+
+    pub fn kind(&self) -> String {
+        self.json()["type"]
+            .as_str()
+            .expect("generic bodies have a type")
+            .to_owned()
+    }
+
+    pub fn header(&self, name: &str) -> &str {
+        self.headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default()
+    }
+}
+
+async fn hear(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> StatusCode {
+    let status = {
+        let mut answers = shared.answers.lock().expect("nobody panics here");
+        if answers.is_empty() {
+            204
+        } else {
+            answers.remove(0)
+        }
+    };
+    shared.told.lock().expect("nobody panics here").push(Told {
+        at: Instant::now(),
+        headers,
+        body,
+        status,
+    });
+    StatusCode::from_u16(status).expect("tests name sound codes")
 }

@@ -29,4 +29,5 @@ pub use metrics::DeliveryMetrics;
 pub use receivers::{Rendered, dedup_key, render};
 pub use row::{Row, row};
 pub use tryout::{Tried, host, try_out};
+pub mod plan;
 pub use watchdog::Watchdog;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::receivers::Rendered;
 use crate::alert::{Notice, NoticeKind};
 use crate::model::Timestamp;
-use crate::store::{Lease, OutboxRow, RowState};
+use crate::store::{OutboxRow, RowLease, RowState};
 
 /// A row about a notice.
 pub type Row = OutboxRow<Notice>;
@@ -38,7 +38,7 @@ pub fn row(notice: &Notice, rendered: Rendered, owner: Option<&str>, now: Timest
         ambiguous: false,
         use_minimal: false,
         next_at: None,
-        lease: owner.map(|owner| Lease {
+        lease: owner.map(|owner| RowLease {
             owner: owner.to_owned(),
             until: now.plus(BORN_LEASE),
         }),

@@ -23,6 +23,7 @@ use crate::source::intake::Intake;
 use crate::source::link::{Delivery, Link, LinkError, LinkErrorKind, LinkEvent};
 use crate::source::metrics::ConnectionSeries;
 use crate::source::options::{Attempt, ConnectionOptions};
+use crate::source::pulse::Heart;
 use crate::source::reconnect::Reconnect;
 use crate::source::routes::{Routes, RoutesHandle};
 use crate::source::subscription::{ANSWER_LIMIT, Progress, Step, Subscription};
@@ -95,6 +96,14 @@ impl<L: Link> Session<L> {
             reconnect: Reconnect::new(config.reconnect_max.0),
             asked: None,
             options,
+        }
+    }
+
+    /// How it is asked how far it is.
+    pub fn heart(&self) -> Heart {
+        Heart {
+            window: Arc::clone(&self.window),
+            subscribed: self.series.subscribed.clone(),
         }
     }
 

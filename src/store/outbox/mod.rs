@@ -24,12 +24,6 @@ use super::provision::{ProvisionError, Provisioned, index, index_with};
 use crate::config::streams::WriteConcernConfig;
 pub use row::{Last, Lease, OutboxRow, RowState};
 
-/// The collection, unless somebody names another.
-pub const OUTBOX: &str = "alert_outbox";
-
-/// How long a row that has ended is kept.
-const KEEP_ENDED: Duration = Duration::from_secs(30 * 86_400);
-
 /// What came of asking for a lease.
 #[derive(Debug)]
 pub enum Leased<N> {
@@ -384,12 +378,13 @@ fn progressed(progress: &Progress) -> Document {
 pub async fn outbox_indexes(
     store: &Store,
     name: &str,
+    keep_ended: Duration,
     findings: &mut Provisioned,
 ) -> std::result::Result<(), ProvisionError> {
     let keys = doc! { "state": 1, "created": 1 };
     index(store, name, keys, None, findings).await?;
     let ended = IndexOptions::builder()
-        .expire_after(KEEP_ENDED)
+        .expire_after(keep_ended)
         .partial_filter_expression(doc! { "endedAt": { "$exists": true } })
         .build();
     index_with(store, name, doc! { "endedAt": 1 }, ended, findings).await

@@ -1,0 +1,1 @@
+//! What the end of a row means for the line it was on.

@@ -1,0 +1,36 @@
+//! How far the connections are, for whoever must know that nothing is still under way: absence of
+//! data means something only where data would have been heard.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use prometheus::IntGauge;
+
+use super::window::Window;
+use crate::model::Timestamp;
+
+/// One connection as seen from here.
+pub struct Heart {
+    pub window: Arc<Window>,
+    pub subscribed: IntGauge,
+}
+
+/// All connections.
+#[derive(Clone, Default)]
+pub struct Pulse(Arc<Mutex<Vec<Heart>>>);
+
+impl Pulse {
+    pub(super) fn add(&self, heart: Heart) {
+        // A list is sound whatever a panicking holder was doing.
+        let mut hearts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        hearts.push(heart);
+    }
+
+    /// Before when everything that was received is settled, and whether any connection hears from
+    /// the broker. `now` must have been read before this is called.
+    pub fn take(&self, now: Timestamp) -> (Timestamp, bool) {
+        let hearts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let oldest = hearts.iter().map(|heart| heart.window.oldest()).max();
+        let linked = hearts.iter().any(|heart| heart.subscribed.get() == 1);
+        (now.minus(oldest.unwrap_or_default()), linked)
+    }
+}
