@@ -27,7 +27,7 @@ mod turn;
 mod watch;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 pub use beat::Pulse;
@@ -56,6 +56,8 @@ pub struct Alerts {
     setting: Arc<Setting>,
     rules: Rules,
     readiness: Readiness,
+    /// The server cannot do what evaluation needs.
+    standalone: Arc<AtomicBool>,
 }
 
 impl Alerts {
@@ -90,6 +92,7 @@ impl Alerts {
             setting: Arc::new(setting),
             rules,
             readiness: readiness.clone(),
+            standalone: Arc::default(),
         })
     }
 
@@ -98,15 +101,23 @@ impl Alerts {
         Arc::new(self.rules.clone())
     }
 
-    /// Reads the rules of the database, before the first reading comes.
+    /// Reads the rules of the database, before the first reading comes, and sees whether they can
+    /// be evaluated at all.
     ///
     /// # Errors
     /// The driver's.
     pub async fn look(&self) -> DriverResult<()> {
-        if self.on() {
-            self.setting.controls.look().await?;
+        if !self.on() {
+            return Ok(());
         }
-        Ok(())
+        if !self.setting.store.replicated().await? {
+            self.standalone.store(true, Ordering::Relaxed);
+            tracing::warn!(
+                "The server is a standalone: it has neither change streams nor transactions, so no rules are evaluated"
+            );
+            return Ok(());
+        }
+        self.setting.controls.look().await
     }
 
     /// Puts the rules and receivers of a reload in force.
@@ -150,6 +161,6 @@ impl Alerts {
     }
 
     fn on(&self) -> bool {
-        self.setting.config.feed.mode != FeedMode::Off
+        self.setting.config.feed.mode != FeedMode::Off && !self.standalone.load(Ordering::Relaxed)
     }
 }

@@ -10,6 +10,7 @@ mod outbox;
 mod provision;
 mod receive;
 mod receivers;
+mod rules;
 mod run;
 mod silences;
 mod simulate;
@@ -54,12 +55,13 @@ enum Command {
     Provision(provision::Provision),
     Simulate(simulate::Simulate),
     DeadLetters(dead_letters::DeadLetters),
+    Alerts(alerts::Alerts),
+    Silences(silences::Silences),
+    Rules(rules::RulesCommand),
     Receivers(receivers::Receivers),
     Outbox(outbox::OutboxCommand),
     Webhook(webhook::Webhook),
     Receive(receive::Receive),
-    Alerts(alerts::Alerts),
-    Silences(silences::Silences),
     Completions(completions::Completions),
 }
 
@@ -96,12 +98,13 @@ impl Cli {
             Command::Provision(command) => command.run(),
             Command::Simulate(command) => command.run(),
             Command::DeadLetters(command) => command.run(),
+            Command::Alerts(command) => command.run(),
+            Command::Silences(command) => command.run(),
+            Command::Rules(command) => command.run(),
             Command::Receivers(command) => command.run(),
             Command::Outbox(command) => command.run(),
             Command::Webhook(command) => command.run(),
             Command::Receive(command) => command.run(),
-            Command::Alerts(command) => command.run(),
-            Command::Silences(command) => command.run(),
             Command::Completions(command) => command.run(),
         };
         outcome.unwrap_or_else(|error| {

@@ -31,8 +31,10 @@ pub(super) async fn follow(devices: Devices, store: Store) -> Result<(), Infalli
 
 async fn follow_once(devices: &Devices, store: &Store, backoff: &mut Backoff) -> DriverResult<()> {
     // First the stream, then the look: what changes in between is seen twice, not never.
-    let mut changes = store.watch_devices().await?;
+    let changes = store.watch_devices().await;
     devices.replace(store.all_devices().await?);
+    // A standalone has no change streams: there the looks have to do.
+    let mut changes = changes?;
     backoff.reset();
     while let Some(change) = changes.next().await? {
         devices.apply(change);

@@ -13,6 +13,8 @@ use tidegate::model::{DeviceId, FieldValue, Flags, Reading, Selection, TimeSourc
 
 const START_MS: i64 = 1_773_000_000_000;
 const DEVICES: usize = 1_000;
+const PASSES: u64 = 80;
+const ROUNDS: u64 = 10;
 
 /// Five rules that every reading of a probe matches, and as many of other kinds that it does not.
 fn rules(count: usize) -> Arc<RuleSet> {
@@ -117,10 +119,11 @@ fn judge(rules: Arc<RuleSet>) -> f64 {
     let mut samples: Vec<_> = (0..DEVICES).map(|device| sample(device, 0, 20.0)).collect();
     let mut best = f64::MAX;
     let mut second = 0;
-    for _ in 0..8 {
+    // Short passes: the best of many is one that nothing else on the machine got in the way of.
+    for _ in 0..PASSES {
         let begun = Instant::now();
         let mut count = 0;
-        for _ in 0..100 {
+        for _ in 0..ROUNDS {
             second += 1;
             let at = Timestamp::from_millis(START_MS + second * 1_000);
             for sample in &mut samples {
@@ -140,7 +143,7 @@ fn judge(rules: Arc<RuleSet>) -> f64 {
         .map(|(_, counts)| counts.clear)
         .sum();
     // The rate says nothing yet to the first readings of each device.
-    assert!(judged >= 4 * 8 * 100 * DEVICES as u64, "{judged}");
+    assert!(judged >= 4 * PASSES * ROUNDS * DEVICES as u64, "{judged}");
     best
 }
 
@@ -158,14 +161,14 @@ fn select(rules: Arc<RuleSet>) -> f64 {
         claimed: None,
     };
     let mut best = f64::MAX;
-    for _ in 0..8 {
+    for _ in 0..PASSES {
         let begun = Instant::now();
         let mut wanted = 0;
-        for _ in 0..200_000 {
+        for _ in 0..20_000 {
             wanted += u32::from(rules.selects(std::hint::black_box(&reading), "m/1", "telemetry"));
         }
         assert_eq!(wanted, 0);
-        best = best.min(begun.elapsed().as_secs_f64() / 200_000.0);
+        best = best.min(begun.elapsed().as_secs_f64() / 20_000.0);
     }
     best
 }

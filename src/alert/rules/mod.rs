@@ -4,6 +4,7 @@
 //! device. The same code serves the live stream, catching up after a gap, fixtures and backtests,
 //! and comes to the same result in each.
 
+pub mod backtest;
 mod counts;
 mod engine;
 mod episodes;
@@ -30,4 +31,4 @@ pub use rule::{Prints, Rule};
 pub use sample::Sample;
 pub use select::{Match, View};
 pub use set::{RuleProblem, RuleSet, Rules};
-pub use state::{ROWS, State};
+pub use state::{ROWS, State, row_name};

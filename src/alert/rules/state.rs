@@ -1,7 +1,6 @@
 //! The transition table: a state and what is known in, the next state and its effect out.
 //!
-//! The numbers are those of the table in `docs` and in `rules test --coverage`; the first row that
-//! fits decides. Everything about times has been worked out before: a row only asks for facts.
+//! `rules test --coverage` shows the rows by number; the first one that fits decides. Everything about times has been worked out before: a row only asks for facts.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,6 +9,36 @@ use crate::model::Severity;
 
 /// Rows there are; the first is 1.
 pub const ROWS: u8 = 20;
+
+/// What each row is about.
+const NAMES: [&str; ROWS as usize] = [
+    "ok, nothing breached",
+    "ok, fires at once",
+    "breached, not yet for long enough",
+    "pending, no longer breached",
+    "pending, fires",
+    "pending, starts again after a gap",
+    "firing, escalates",
+    "firing, not clear",
+    "firing, clear down to a milder level",
+    "firing, clear",
+    "firing, clear, waits to recover",
+    "recovering, escalates",
+    "recovering, not clear after all",
+    "recovering, clear for long enough",
+    "no data: stale, or ended where the rule says so",
+    "unknown: changes nothing",
+    "pending, fires by itself on the clock of receipt",
+    "edited or out of scope: ended",
+    "rule or device gone: ended",
+    "ended by hand, and held until clear",
+];
+
+/// What a row is about; empty for a number that is none.
+pub fn row_name(row: u8) -> &'static str {
+    let place = usize::from(row).wrapping_sub(1);
+    NAMES.get(place).copied().unwrap_or_default()
+}
 
 /// The state of one rule for one device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]

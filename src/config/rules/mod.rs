@@ -31,6 +31,9 @@ pub const MAX_WINDOW_ENTRIES: u64 = 10_000;
 /// Prefix of the ids of what the gateway says of itself.
 pub const RESERVED_PREFIX: &str = "tidegate.";
 
+/// How the message about a receiver ends that is not there.
+pub const UNKNOWN_RECEIVER: &str = "is not the name of a receiver";
+
 /// One rule, as written in the file or in the collection `alert_rules`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -298,7 +301,7 @@ impl RuleConfig {
                 if !receivers.iter().any(|receiver| receiver.name == *name) {
                     problems.add(
                         format!("rules.{index}.receivers"),
-                        format!("{name:?} is not the name of a receiver"),
+                        format!("{name:?} {UNKNOWN_RECEIVER}"),
                     );
                 }
             }

@@ -10,7 +10,7 @@ use super::super::queue::Step;
 use super::super::row::Row;
 use crate::alert::{Delivery, Notice};
 use crate::runtime::Backoff;
-use crate::store::{Outbox, StoreResult, words};
+use crate::store::{DriverResult, Outbox, words};
 
 /// Rows loaded at once.
 const PAGE: usize = 500;
@@ -108,7 +108,7 @@ impl Records {
             } else {
                 Vec::new()
             };
-            StoreResult::Ok((queued, ended))
+            DriverResult::Ok((queued, ended))
         });
         let looked = call
             .await
@@ -148,7 +148,7 @@ impl Records {
     async fn until_written<T, F>(&self, call: impl Fn() -> F) -> T
     where
         T: Send + 'static,
-        F: Future<Output = StoreResult<T>> + Send + 'static,
+        F: Future<Output = DriverResult<T>> + Send + 'static,
     {
         let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
         loop {

@@ -80,9 +80,13 @@ impl Engine {
         let mut census = vec![Census::default(); rules.len()];
         let mut counts = vec![RuleCounts::default(); rules.len()];
         for (number, place) in moved.iter().enumerate() {
-            if let Some(place) = place {
-                census[*place as usize] = self.census[number];
-                counts[*place as usize] = std::mem::take(&mut self.counts[number]);
+            let taken = std::mem::take(&mut self.counts[number]);
+            match place {
+                Some(place) => {
+                    census[*place as usize] = self.census[number];
+                    counts[*place as usize] = taken;
+                }
+                None => self.gone.push((Arc::clone(&old.rules()[number].id), taken)),
             }
         }
         self.census = census;

@@ -53,6 +53,8 @@ pub struct Engine {
     /// By rule.
     census: Vec<Census>,
     counts: Vec<RuleCounts>,
+    /// Of rules that are no longer there.
+    gone: Vec<(Arc<str>, RuleCounts)>,
     /// Readings of devices that are out of service.
     disabled: u64,
     /// Whether a rule that asks for a topic takes readings that have none.
@@ -138,6 +140,7 @@ impl Engine {
             touched: Vec::new(),
             removed: Vec::new(),
             clock: StreamClock::default(),
+            gone: Vec::new(),
             disabled: 0,
             assume_topic: false,
             scratch: Vec::new(),
@@ -363,9 +366,12 @@ impl Engine {
     /// What was counted since the last call, by rule; rules without anything are left out.
     pub fn take_counts(&mut self) -> Vec<(Arc<str>, RuleCounts)> {
         let rules = self.rules.rules().iter();
-        rules
+        let taken = rules
             .zip(&mut self.counts)
-            .map(|(rule, counts)| (Arc::clone(&rule.id), std::mem::take(counts)))
+            .map(|(rule, counts)| (Arc::clone(&rule.id), std::mem::take(counts)));
+        let gone = std::mem::take(&mut self.gone);
+        gone.into_iter()
+            .chain(taken)
             .filter(|(_, counts)| *counts != RuleCounts::default())
             .collect()
     }
@@ -393,7 +399,7 @@ fn count(census: &mut Census, state: State, change: impl FnOnce(&mut u64)) {
 
 #[cfg(test)]
 #[path = "../engine_tests.rs"]
-mod tests;
+pub(super) mod tests;
 
 #[cfg(test)]
 #[path = "../replay_tests.rs"]
