@@ -3,6 +3,7 @@
 mod support;
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, Once};
 use std::time::{Duration, Instant};
 
 use mongodb::Collection;
@@ -27,7 +28,6 @@ use tidegate::telemetry::Registry;
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
 /// A database of the test's own.
-const OUTBOX: &str = "alert_outbox";
 
 struct World {
     store: Store,
@@ -45,15 +45,22 @@ impl World {
         config.mongodb.database = unique("delivery");
         let store = Store::connect(&config).await.unwrap();
         let client = mongod.client().await;
-        let rows = client.database(&config.mongodb.database).collection(OUTBOX);
+        let rows = client
+            .database(&config.mongodb.database)
+            .collection(&store.names().outbox);
         let uri = mongod.uri();
         let mut made = Vec::new();
-        outbox_indexes(&store, OUTBOX, Duration::from_secs(60), &mut made)
-            .await
-            .unwrap();
+        outbox_indexes(
+            &store,
+            &store.names().outbox,
+            Duration::from_secs(60),
+            &mut made,
+        )
+        .await
+        .unwrap();
         assert_eq!(made.len(), 2);
         World {
-            outbox: Outbox::new(&store, OUTBOX),
+            outbox: Outbox::new(&store, &store.names().outbox),
             store,
             rows,
             uri,
@@ -671,9 +678,33 @@ async fn tls_with_an_authority_of_ones_own_and_certificates_that_are_not_good() 
     }
 }
 
+/// Everything that is logged at any level while this test process runs, but for the database's driver.
+fn log() -> String {
+    static LOG: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+    static STARTED: Once = Once::new();
+    struct Writer;
+    impl std::io::Write for Writer {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            LOG.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    STARTED.call_once(|| {
+        tracing_subscriber::fmt()
+            .with_env_filter("trace,mongodb=off")
+            .with_writer(|| Writer)
+            .init();
+    });
+    String::from_utf8_lossy(&LOG.lock().unwrap()).into_owned()
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn no_secret_is_ever_in_a_row() {
+async fn no_secret_is_ever_in_a_row_or_a_log() {
     const MARKER: &str = "h1dden-w0rd";
+    log();
     let world = World::new().await;
     let receiver = Receiver::scripted(|_, received| {
         // A receiver that repeats everything it was sent.
@@ -716,6 +747,12 @@ async fn no_secret_is_ever_in_a_row() {
             "it was sent all the same"
         );
     }
+    let log = log();
+    assert!(log.contains("TRACE"), "{log}");
+    let line = log
+        .lines()
+        .find(|line| line.contains(MARKER) || line.contains("MfKQ9r8G"));
+    assert_eq!(line, None);
 }
 
 #[tokio::test(flavor = "multi_thread")]

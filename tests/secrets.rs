@@ -38,7 +38,8 @@ async fn secrets_stay_secret_while_everything_works() {
             "username = \"u\"\npassword = \"mqtt-{MARKER}\"\nkeep_alive = \"5s\""
         ))
         .section(&format!(
-            "[[receivers]]\nname = \"a\"\nurl = \"https://localhost:1/{MARKER}?k={MARKER}\"\nallow_cidrs = [\"127.0.0.0/8\", \"::1/128\"]\n\
+            // A standalone server is enough for secrets; alerts would wait for a replica set.
+            "[alerts]\nenabled = false\n[[receivers]]\nname = \"a\"\nurl = \"https://localhost:1/{MARKER}?k={MARKER}\"\nallow_cidrs = [\"127.0.0.0/8\", \"::1/128\"]\n\
             token = \"token-{MARKER}\"\nheaders = {{ X-Key = \"header-{MARKER}\" }}\n\
             [[receivers]]\nname = \"p\"\nkind = \"pagerduty\"\nurl = \"https://localhost:1/{MARKER}\"\nrouting_key = \"routing-{MARKER}\"\n\
             [watchdog]\nurl = \"https://localhost:1/{MARKER}\"\n\

@@ -130,8 +130,7 @@ impl OutboxCommand {
 
 async fn open(prepared: &Prepared) -> anyhow::Result<Outbox> {
     let store = Store::connect(&prepared.loaded.config).await?;
-    let name = store.names().outbox.clone();
-    Ok(Outbox::new(&store, &name))
+    Ok(Outbox::new(&store, &store.names().outbox))
 }
 
 async fn list(prepared: Prepared, filter: OutboxFilter, limit: u32) -> anyhow::Result<ExitCode> {

@@ -137,12 +137,10 @@ impl Records {
     pub async fn release(self, ids: Vec<String>) {
         let (outbox, owner) = (self.outbox, self.owner);
         let call = tokio::spawn(async move { outbox.release(&ids, &owner).await });
-        match tokio::time::timeout(Duration::from_secs(3), call).await {
-            Ok(Ok(Err(error))) => {
-                tracing::debug!(why = words(&error), "Leases not given back; they run out");
-            }
-            // Waited for long enough; the call goes on in its own task.
-            Ok(_) | Err(_) => {}
+        // Waited for so long and no longer; the call goes on in its own task.
+        let answered = tokio::time::timeout(Duration::from_secs(3), call).await;
+        if let Ok(Ok(Err(error))) = answered {
+            tracing::debug!(why = words(&error), "Leases not given back; they run out");
         }
     }
 

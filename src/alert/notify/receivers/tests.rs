@@ -205,9 +205,7 @@ fn alertmanager_fields_follow_the_format() {
     let storm = sent(ReceiverKind::Alertmanager, &storm(NoticeKind::Firing));
     assert_eq!(storm["alerts"].as_array().unwrap().len(), 1);
     for body in [&firing, &end, &mixed, &storm] {
-        for list in ["alerts"] {
-            assert!(body[list].is_array());
-        }
+        assert!(body["alerts"].is_array());
         for map in ["groupLabels", "commonLabels", "commonAnnotations"] {
             let map = body[map].as_object().unwrap();
             assert!(map.values().all(Value::is_string), "{map:?}");
@@ -279,7 +277,7 @@ fn every_kind_renders_everything_and_the_minimal_body_is_small() {
     for kind in ReceiverKind::ALL {
         for mut notice in all() {
             for episode in &mut notice.episodes {
-                for number in 0..100 {
+                for number in 0..30 {
                     let value = "x".repeat(500);
                     episode.labels.insert(format!("l{number}"), value.clone());
                     episode.annotations.insert(format!("a{number}"), value);
