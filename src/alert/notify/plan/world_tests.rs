@@ -69,6 +69,8 @@ pub struct World {
     pub alerts: BTreeMap<String, Episode>,
     pub silences: Vec<Silence>,
     pub hold: bool,
+    /// Only the ids of documents are kept: there is no restart.
+    pub lean: bool,
     pub remarks: Vec<super::Remark>,
     /// Requests by receiver and time.
     pub sent: Vec<(String, Timestamp, NoticeKind)>,
@@ -135,6 +137,7 @@ impl World {
             alerts: BTreeMap::new(),
             silences: Vec::new(),
             hold: false,
+            lean: false,
             remarks: Vec::new(),
             sent: Vec::new(),
             changes: Vec::new(),
@@ -282,7 +285,10 @@ impl World {
     fn commit(&mut self, plan: Plan) -> usize {
         let count = plan.notices.len();
         for doc in &plan.changed {
-            let text = serde_json::to_string(doc).unwrap();
+            let text = match self.lean {
+                true => String::new(),
+                false => serde_json::to_string(doc).unwrap(),
+            };
             self.docs.insert(doc.id().to_owned(), text);
         }
         for id in &plan.removed {
@@ -442,7 +448,12 @@ pub fn reloaded(
     let mut planner = Planner::new(policy, receivers);
     let docs: Vec<Doc> = docs
         .values()
-        .map(|text| serde_json::from_str(text).unwrap())
+        .map(|text| {
+            // By way of what the database keeps.
+            let doc: Doc = serde_json::from_str(text).unwrap();
+            let stored = mongodb::bson::to_document(&doc).unwrap();
+            mongodb::bson::from_document(stored).unwrap()
+        })
         .collect();
     planner.load(Saved { docs });
     planner
