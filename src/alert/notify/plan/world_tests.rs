@@ -34,6 +34,8 @@ pub struct Heard {
     pub notices: Vec<Notice>,
     /// Some request's fate was unclear.
     pub doubtful: bool,
+    /// Some request was sent again by hand, out of its order.
+    pub replayed: bool,
 }
 
 impl Heard {
@@ -363,13 +365,25 @@ impl World {
         let row = &mut self.rows[index];
         assert!(matches!(row.outcome, Some(Delivery::Dead { .. })));
         let to = (row.notice.receiver.clone(), row.notice.key.clone());
-        self.heard
-            .entry(to)
-            .or_default()
-            .notices
-            .push(row.notice.clone());
+        let heard = self.heard.entry(to).or_default();
+        heard.notices.push(row.notice.clone());
+        heard.replayed = true;
+        heard.doubtful = true;
         row.outcome = Some(Delivery::Accepted);
         row.seen = false;
+    }
+
+    /// The rows that were given up, or those under way that are no ends: one who takes an end back
+    /// has what he asked for.
+    pub fn rows_that_are(&self, dead: bool) -> Vec<usize> {
+        let fits = |row: &Row| match &row.outcome {
+            Some(Delivery::Dead { .. }) => dead && row.seen,
+            Some(_) => false,
+            None => !dead && row.notice.kind != NoticeKind::Resolved,
+        };
+        (0..self.rows.len())
+            .filter(|n| fits(&self.rows[*n]))
+            .collect()
     }
 
     /// Somebody takes a row back.
@@ -470,7 +484,7 @@ fn hear(heard: &mut Heard, notice: &Notice) {
     }
     let open = heard.open();
     match notice.kind {
-        NoticeKind::Firing => assert!(!open, "fires twice: {}", notice.key),
+        NoticeKind::Firing => assert!(!open || heard.replayed, "fires twice: {}", notice.key),
         NoticeKind::Update | NoticeKind::Repeat | NoticeKind::Resolved => assert!(
             open || heard.doubtful,
             "{:?} of what is not known: {}",
