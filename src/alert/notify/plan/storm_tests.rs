@@ -83,10 +83,10 @@ fn a_storm_is_a_few_requests_however_it_comes() {
     // Rules, the most requests a minute; steps and seconds of the breach; seconds until all clear.
     for (rules, limit, steps, seconds, clears_after) in [
         (1, 60, 1, 1, 600),
-        (1, 60, 100, 30, 1),
-        (1, 60, 4, 50, 120),
+        (1, 60, 1_000, 30, 1),
+        (1, 60, 400, 50, 120),
         (20, 150, 1, 1, 600),
-        (20, 150, 100, 30, 1),
+        (20, 150, 1_000, 30, 1),
     ] {
         let mut world = World::new(policy(), receivers());
         world.lean = true;
