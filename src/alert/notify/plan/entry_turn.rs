@@ -373,10 +373,9 @@ impl Planner {
         let Some(Cooldown { at, .. }) = entry.cooldown else {
             return false;
         };
-        let length = episode
-            .wishes
-            .cooldown
-            .unwrap_or(self.terms.policy.cooldown.0);
+        // The next episode may come with another wish.
+        let wish = episode.wishes.cooldown.unwrap_or_default();
+        let length = wish.max(self.terms.policy.cooldown.0);
         let over = at.plus(length);
         if over > now {
             self.wait(Id::Entry(episode.key.clone(), entry.slot), over, now);
