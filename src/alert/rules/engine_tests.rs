@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::*;
 use crate::alert::{Change, EndReason};
 use crate::config::RuleConfig;
-use crate::model::FieldValue;
+use crate::model::{FieldValue, Timestamp};
 
 /// An engine, its transitions, and words to talk to it. Times are seconds after an epoch that
 /// every story shares.

@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::episodes::Held;
 use super::evaluate::Scalar;
 use super::rule::{Condition, Prints, Rule};
 use super::state::State;
@@ -73,7 +74,7 @@ pub struct Track {
     /// Its topic, likewise.
     pub topic: Option<Box<str>>,
     /// The episode, open or the last one.
-    pub episode: Option<Box<Episode>>,
+    pub episode: Option<Box<Held>>,
 }
 
 /// An acknowledgement: reminders stop.
@@ -377,6 +378,11 @@ impl Mark {
 }
 
 impl InstanceDocument {
+    /// The episode, open or the last one, as it is told.
+    pub fn episode(&self) -> Option<Episode> {
+        self.track.told(&self.rule, &DeviceId::new(&self.device)?)
+    }
+
     pub(super) fn of(
         key: String,
         rule: &Rule,

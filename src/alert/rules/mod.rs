@@ -24,6 +24,7 @@ mod window;
 
 pub use counts::{Census, RuleCounts};
 pub use engine::{Checkpoint, Device, Dirty, Engine, StreamClock};
+pub use episodes::{Held, Telling};
 pub use evaluate::{Scalar, Unknown, Verdict, lookup, scalar};
 pub use hash::{BUCKETS, key};
 pub use instance::{Ack, Instance, InstanceDocument, MarkBucket, Track};

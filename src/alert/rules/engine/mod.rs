@@ -21,7 +21,7 @@ pub use store::{Checkpoint, Dirty};
 
 use super::counts::{Census, RuleCounts};
 use super::hash;
-use super::instance::Instance;
+use super::instance::{Instance, Track};
 use super::judge::{Touched, judge, note};
 use super::rule::Rule;
 use super::sample::Sample;
@@ -355,12 +355,30 @@ impl Engine {
     }
 
     /// Every open episode, in the order of the devices' first readings.
-    pub fn episodes(&self) -> impl Iterator<Item = &Episode> {
-        let entries = self.entries.iter().flatten();
-        entries
-            .flat_map(|entry| &entry.instances)
-            .filter(|(_, instance)| instance.state().is_open())
-            .filter_map(|(_, instance)| instance.track.as_ref()?.episode.as_deref())
+    pub fn episodes(&self) -> impl Iterator<Item = Episode> {
+        self.open().filter_map(|(entry, number, track)| {
+            let rule = &self.rules.rules()[number as usize];
+            track.told(&rule.id, &entry.device)
+        })
+    }
+
+    /// How many episodes are open at each level, by [`Severity`](crate::model::Severity).
+    pub fn firing(&self) -> [u64; 4] {
+        let mut firing = [0; 4];
+        for level in self.open().filter_map(|(_, _, track)| track.level) {
+            firing[level as usize] += 1;
+        }
+        firing
+    }
+
+    fn open(&self) -> impl Iterator<Item = (&Entry, u32, &Track)> {
+        self.entries.iter().flatten().flat_map(|entry| {
+            let instances = entry.instances.iter();
+            instances.filter_map(move |(number, instance)| {
+                let track = instance.track.as_deref()?;
+                track.state.is_open().then_some((entry, *number, track))
+            })
+        })
     }
 
     /// What was counted since the last call, by rule; rules without anything are left out.
