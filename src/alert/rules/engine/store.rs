@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Engine, StreamClock};
 use crate::alert::rules::hash;
-use crate::alert::rules::instance::{DeviceMarks, Instance, InstanceDocument, Mark, MarkBucket};
+use crate::alert::rules::instance::Instance;
+use crate::alert::rules::stored::{DeviceMarks, InstanceDocument, Mark, MarkBucket};
 use crate::alert::{Change, EndReason, Ended, Transition};
 use crate::model::{DeviceId, Timestamp};
 
