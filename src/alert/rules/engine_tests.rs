@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::alert::{Change, EndReason};
+use crate::alert::{Change, EndReason, Episode};
 use crate::config::RuleConfig;
 use crate::model::{FieldValue, Timestamp};
 

@@ -1,5 +1,11 @@
 //! Episodes: the only place where one begins, changes or ends, and where what is told of it is
-//! put together.
+//! put together. In memory one holds only what is its own; what its rule says of it is shared by
+//! all of the rule, and stored with each, so that it can be ended when the rule is gone.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
 
 use super::evaluate::{Scalar, Test};
 use super::hash;
@@ -7,8 +13,129 @@ use super::instance::Track;
 use super::rule::Rule;
 use super::state::State;
 use super::step::Who;
-use crate::alert::{Change, EndReason, Ended, Episode, Transition};
-use crate::model::{Severity, Timestamp};
+use crate::alert::{Change, EndReason, Ended, Episode, Transition, Wishes};
+use crate::config::RuleConfig;
+use crate::model::{DeviceId, Severity, Timestamp};
+
+/// An episode as an instance holds it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Held {
+    /// Its id.
+    pub id: Box<str>,
+    /// The device's type.
+    pub device_type: Option<Box<str>>,
+    /// The device's tags when it began.
+    pub tags: Box<[(Box<str>, Box<str>)]>,
+    /// The level now, or the last one.
+    pub severity: Severity,
+    /// The value last seen.
+    pub value: Option<Scalar>,
+    /// The worst number seen.
+    pub peak: Option<f64>,
+    /// What the level fires at.
+    pub threshold: Option<f64>,
+    /// What it clears at.
+    pub clear: Option<f64>,
+    /// When the condition began to hold.
+    pub started_at: Timestamp,
+    /// When it began to fire.
+    pub fired_at: Timestamp,
+    /// When and why it ended.
+    pub ended: Option<Ended>,
+    /// What the rule says of it.
+    #[serde(with = "shared")]
+    pub telling: Arc<Telling>,
+}
+
+/// What a rule says of its episodes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Telling {
+    name: String,
+    kind: String,
+    field: Option<String>,
+    unit: Option<String>,
+    op: Option<String>,
+    labels: BTreeMap<String, String>,
+    annotations: BTreeMap<String, String>,
+    receivers: Vec<String>,
+    wishes: Wishes,
+}
+
+/// Stored as if each had its own.
+mod shared {
+    use std::sync::Arc;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::Telling;
+
+    pub fn serialize<S: Serializer>(telling: &Arc<Telling>, s: S) -> Result<S::Ok, S::Error> {
+        Telling::serialize(telling, s)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Arc<Telling>, D::Error> {
+        Telling::deserialize(d).map(Arc::new)
+    }
+}
+
+impl Telling {
+    pub(super) fn of(config: &RuleConfig) -> Self {
+        Self {
+            name: config.title().to_owned(),
+            kind: config.kind.name().to_owned(),
+            field: Some(config.field.clone()).filter(|field| !field.is_empty()),
+            unit: config.unit.clone(),
+            op: config.op.map(|op| op.symbol().to_owned()),
+            labels: config.labels.clone(),
+            annotations: config.annotations.clone(),
+            receivers: config.receivers.clone(),
+            wishes: Wishes {
+                cooldown: config.cooldown.map(|span| span.0),
+                repeat: config.repeat.iter().map(|(s, span)| (*s, span.0)).collect(),
+            },
+        }
+    }
+}
+
+impl Track {
+    /// The episode, open or the last one, as it is told.
+    pub fn told(&self, rule: &str, device: &DeviceId) -> Option<Episode> {
+        let held = self.episode.as_deref()?;
+        let telling = &*held.telling;
+        let open = held.ended.is_none();
+        let flags = [("stale", self.stale), ("acked", self.ack.is_some())];
+        let flags = flags.into_iter().filter(|(_, set)| *set && open);
+        let tag = |(name, value): &(Box<str>, Box<str>)| (name.to_string(), value.to_string());
+        Some(Episode {
+            key: hash::key(rule, device),
+            id: held.id.to_string(),
+            sequence: self.sequence,
+            rule: rule.to_owned(),
+            name: telling.name.clone(),
+            kind: telling.kind.clone(),
+            device: device.as_str().to_owned(),
+            device_type: held.device_type.as_deref().map(str::to_owned),
+            tags: held.tags.iter().map(tag).collect(),
+            field: telling.field.clone(),
+            unit: telling.unit.clone(),
+            op: telling.op.clone(),
+            severity: held.severity,
+            value: held.value.as_ref().map(Scalar::json),
+            peak: held.peak,
+            threshold: held.threshold,
+            clear: held.clear,
+            started_at: held.started_at,
+            fired_at: held.fired_at,
+            ended: held.ended,
+            labels: telling.labels.clone(),
+            annotations: telling.annotations.clone(),
+            receivers: telling.receivers.clone(),
+            wishes: telling.wishes.clone(),
+            flags: flags.map(|(name, _)| name.to_owned()).collect(),
+        })
+    }
+}
 
 /// What an episode began with.
 #[derive(Debug, Clone, Copy)]
@@ -44,19 +171,11 @@ pub(super) fn open(who: &Who<'_>, track: &mut Track, level: Severity, at: i64, c
     track.ack = None;
     track.stream = who.stream.map(Into::into);
     track.topic = who.topic.map(Into::into);
-    track.episode = Some(Box::new(Episode {
-        id: hash::episode(&key, &cause.text()),
-        key,
-        sequence: track.sequence,
-        rule: rule.id.clone(),
-        name: String::new(),
-        kind: rule.kind.name().into(),
-        device: who.device.as_str().into(),
-        device_type: who.kind.map(str::to_owned),
-        tags: who.tags.iter().cloned().collect(),
-        field: who.rule.field().map(str::to_owned),
-        unit: None,
-        op: None,
+    let boxed = |(name, value): &(String, String)| (name.as_str().into(), value.as_str().into());
+    track.episode = Some(Box::new(Held {
+        id: hash::episode(&key, &cause.text()).into(),
+        device_type: who.kind.map(Into::into),
+        tags: who.tags.iter().map(boxed).collect(),
         severity: level,
         value: None,
         peak: None,
@@ -65,28 +184,15 @@ pub(super) fn open(who: &Who<'_>, track: &mut Track, level: Severity, at: i64, c
         started_at: Timestamp::from_millis(started_at),
         fired_at: Timestamp::from_millis(at),
         ended: None,
-        labels: Default::default(),
-        annotations: Default::default(),
-        receivers: Vec::new(),
-        wishes: Default::default(),
-        flags: Vec::new(),
+        telling: Arc::clone(&who.rule.telling),
     }));
-    dress(who.rule, track);
 }
 
 /// Puts into the episode what the rule says about it today.
 pub fn dress(rule: &Rule, track: &mut Track) {
-    let Some(episode) = &mut track.episode else {
-        return;
-    };
-    let config = &rule.config;
-    config.title().clone_into(&mut episode.name);
-    episode.unit.clone_from(&config.unit);
-    episode.op = config.op.map(|op| op.symbol().into());
-    episode.labels.clone_from(&config.labels);
-    episode.annotations.clone_from(&config.annotations);
-    episode.receivers.clone_from(&config.receivers);
-    episode.wishes.clone_from(&rule.wishes);
+    if let Some(episode) = &mut track.episode {
+        episode.telling = Arc::clone(&rule.telling);
+    }
 }
 
 pub(super) fn close(track: &mut Track, reason: EndReason, at: i64) {
@@ -99,19 +205,18 @@ pub(super) fn close(track: &mut Track, reason: EndReason, at: i64) {
         let at = Timestamp::from_millis(at);
         episode.ended = Some(Ended { at, reason });
         if let Some(value) = &track.value {
-            episode.value = Some(value.json());
+            episode.value = Some(value.clone());
         }
     }
 }
 
-/// Value, peak, level and flags of an open episode.
+/// Value, peak and level of an open episode.
 pub(super) fn refresh(rule: &Rule, track: &mut Track) {
     let Some(episode) = &mut track.episode else {
         return;
     };
     // What has ended stays as it ended, whatever the device says later.
     if episode.ended.is_some() {
-        episode.flags.clear();
         return;
     }
     if let Some(level) = track.level {
@@ -119,7 +224,7 @@ pub(super) fn refresh(rule: &Rule, track: &mut Track) {
     }
     let number = track.value.as_ref().and_then(Scalar::number);
     if let Some(value) = &track.value {
-        episode.value = Some(value.json());
+        episode.value = Some(value.clone());
     }
     if let Some(level) = rule.level(episode.severity) {
         let threshold = |test: &Option<Test>| test.as_ref()?.threshold(number);
@@ -134,26 +239,16 @@ pub(super) fn refresh(rule: &Rule, track: &mut Track) {
             episode.peak = Some(number);
         }
     }
-    episode.flags.clear();
-    for (flag, set) in [("stale", track.stale), ("acked", track.ack.is_some())] {
-        if set {
-            episode.flags.push(flag.into());
-        }
-    }
 }
 
 /// The episode goes on with another flag or text.
-pub fn update(track: &mut Track, at: i64) -> Option<Transition> {
-    tell(track, Change::Updated, track.level, at)
-}
-
-/// The same, once value and flags in it are brought up to date.
-pub fn refreshed(rule: &Rule, track: &mut Track, at: i64) -> Option<Transition> {
-    refresh(rule, track);
-    update(track, at)
+pub fn update(who: &Who<'_>, track: &mut Track, at: i64) -> Option<Transition> {
+    refresh(who.rule, track);
+    tell(who, track, Change::Updated, track.level, at)
 }
 
 pub(super) fn tell(
+    who: &Who<'_>,
     track: &mut Track,
     change: Change,
     previous: Option<Severity>,
@@ -162,12 +257,10 @@ pub(super) fn tell(
     // From the time, so that it still grows after the track of an earlier episode was forgotten.
     let floor = u64::try_from(at).unwrap_or_default();
     track.sequence = (track.sequence + 1).max(floor);
-    let episode = track.episode.as_mut()?;
-    episode.sequence = track.sequence;
     Some(Transition {
         change,
         at: Timestamp::from_millis(at),
         previous,
-        episode: (**episode).clone(),
+        episode: track.told(&who.rule.id, who.device)?,
     })
 }

@@ -1,8 +1,8 @@
 //! One step of one instance: works out the facts a row asks for, finds the row, does what it
 //! says.
 
-pub use super::episodes::{Cause, dress, refreshed};
-use super::episodes::{close, open, refresh, tell, update};
+pub use super::episodes::{Cause, dress, update};
+use super::episodes::{close, open, refresh, tell};
 use super::evaluate::{Scalar, Verdict};
 use super::instance::{Instance, Track};
 use super::rule::Rule;
@@ -86,7 +86,7 @@ pub fn reading(who: &Who<'_>, instance: &mut Instance, judged: Judged, room: boo
     track.value.clone_from(&judged.value);
     let mut stepped = apply(who, track, &decision, now, judged.cause, situation.gap);
     if was_stale && stepped.transition.is_none() && track.state.is_open() {
-        stepped.transition = update(track, now);
+        stepped.transition = update(who, track, now);
         stepped.urgent = true;
     }
     if track.is_idle() {
@@ -264,7 +264,7 @@ fn apply(
     Stepped {
         row: Some(decision.row),
         urgent: change.is_some() || moved || restarted,
-        transition: change.and_then(|(change, previous)| tell(track, change, previous, at)),
+        transition: change.and_then(|(change, previous)| tell(who, track, change, previous, at)),
         limited: false,
     }
 }

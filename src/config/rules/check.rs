@@ -199,11 +199,10 @@ fn keys_of_other_kinds(rule: &RuleConfig, found: &mut Found) {
 fn condition(rule: &RuleConfig, found: &mut Found) {
     let named = !rule.field.is_empty();
     match (rule.kind, rule.target()) {
-        (RuleKind::Absence, AbsenceTarget::Device) => {
-            if named {
-                found.add("field", "is given, but target = \"device\" looks at none");
-            }
+        (RuleKind::Absence, AbsenceTarget::Device) if named => {
+            found.add("field", "is given, but target = \"device\" looks at none");
         }
+        (RuleKind::Absence, AbsenceTarget::Device) => {}
         (RuleKind::Absence, AbsenceTarget::Field) if !named => {
             found.add("field", "is missing: target = \"field\" needs it");
         }

@@ -9,7 +9,7 @@ use crate::alert::Transition;
 use crate::alert::rules::instance::Instance;
 use crate::alert::rules::rule::Rule;
 use crate::alert::rules::state::Input;
-use crate::alert::rules::step::{Stepped, event, refreshed, silent};
+use crate::alert::rules::step::{Stepped, event, silent, update};
 use crate::model::{Severity, Timestamp};
 
 /// Ticks further apart than this mean that nobody was looking in between, in milliseconds.
@@ -218,7 +218,7 @@ fn act(
             if let Some(track) = instance.track.as_deref_mut() {
                 track.ack = None;
                 if track.state.is_open() {
-                    stepped.transition = refreshed(who.rule, track, at);
+                    stepped.transition = update(who, track, at);
                     stepped.urgent = true;
                 }
             }

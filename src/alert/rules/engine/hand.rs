@@ -5,7 +5,7 @@ use crate::alert::Transition;
 use crate::alert::rules::hash;
 use crate::alert::rules::instance::{Ack, Instance};
 use crate::alert::rules::state::Input;
-use crate::alert::rules::step::{Stepped, event, refreshed};
+use crate::alert::rules::step::{Stepped, event, update};
 use crate::model::{DeviceId, Timestamp};
 
 impl Engine {
@@ -44,7 +44,7 @@ impl Engine {
                 Some(track) if track.state.is_open() => {
                     track.ack = ack;
                     Stepped {
-                        transition: refreshed(who.rule, track, now.millis()),
+                        transition: update(who, track, now.millis()),
                         urgent: true,
                         ..Stepped::default()
                     }

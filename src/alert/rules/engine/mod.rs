@@ -10,6 +10,7 @@ mod devices;
 mod due;
 mod edit;
 mod hand;
+mod query;
 mod store;
 
 use std::cmp::Reverse;
@@ -29,7 +30,7 @@ use super::select::{Match, View};
 use super::set::RuleSet;
 use super::state::State;
 use super::step::{Stepped, Who};
-use crate::alert::{Episode, Transition};
+use crate::alert::Transition;
 use crate::config::rules::OnGap;
 use crate::model::DeviceId;
 
@@ -345,46 +346,6 @@ impl Engine {
             }
             None => false,
         }
-    }
-
-    /// The state of a rule for a device.
-    pub fn instance(&self, rule: &str, device: &DeviceId) -> Option<&Instance> {
-        let entry = self.entries[*self.slots.get(device)? as usize].as_ref()?;
-        let place = entry.find(self.rules.number(rule)?).ok()?;
-        Some(&entry.instances[place].1)
-    }
-
-    /// Every open episode, in the order of the devices' first readings.
-    pub fn episodes(&self) -> impl Iterator<Item = &Episode> {
-        let entries = self.entries.iter().flatten();
-        entries
-            .flat_map(|entry| &entry.instances)
-            .filter(|(_, instance)| instance.state().is_open())
-            .filter_map(|(_, instance)| instance.track.as_ref()?.episode.as_deref())
-    }
-
-    /// What was counted since the last call, by rule; rules without anything are left out.
-    pub fn take_counts(&mut self) -> Vec<(Arc<str>, RuleCounts)> {
-        let rules = self.rules.rules().iter();
-        let taken = rules
-            .zip(&mut self.counts)
-            .map(|(rule, counts)| (Arc::clone(&rule.id), std::mem::take(counts)));
-        let gone = std::mem::take(&mut self.gone);
-        gone.into_iter()
-            .chain(taken)
-            .filter(|(_, counts)| *counts != RuleCounts::default())
-            .collect()
-    }
-
-    /// How many instances are in which state, by rule.
-    pub fn census(&self) -> impl Iterator<Item = (&Arc<str>, Census)> {
-        let rules = self.rules.rules().iter();
-        rules.map(|rule| &rule.id).zip(self.census.iter().copied())
-    }
-
-    /// Readings left out since the last call because their device is out of service.
-    pub fn take_disabled(&mut self) -> u64 {
-        std::mem::take(&mut self.disabled)
     }
 }
 

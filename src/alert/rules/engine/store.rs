@@ -7,13 +7,14 @@
 //! checkpoint; a document is that old or newer, and its watermark refuses what it knows.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::{Engine, StreamClock};
 use crate::alert::rules::hash;
-use crate::alert::rules::instance::{DeviceMarks, Instance, InstanceDocument, Mark, MarkBucket};
-use crate::alert::rules::state::State;
+use crate::alert::rules::instance::Instance;
+use crate::alert::rules::stored::{DeviceMarks, InstanceDocument, Mark, MarkBucket};
 use crate::alert::{Change, EndReason, Ended, Transition};
 use crate::model::{DeviceId, Timestamp};
 
@@ -123,7 +124,7 @@ impl Engine {
         let Some(now) = self.clock.tick else {
             return;
         };
-        let rules = std::sync::Arc::clone(&self.rules);
+        let rules = Arc::clone(&self.rules);
         for bucket in 0..self.buckets.len() {
             if !self.buckets[bucket].1 {
                 continue;
@@ -229,7 +230,13 @@ impl Engine {
             return;
         };
         let mut instance = document.mark.restore();
-        instance.track = Some(Box::new(document.track));
+        let mut track = Box::new(document.track);
+        // One text for all of a rule, not one for each that comes from a document.
+        let telling = &self.rules.rules()[number as usize].telling;
+        if let Some(episode) = track.episode.as_mut().filter(|e| e.telling == *telling) {
+            episode.telling = Arc::clone(telling);
+        }
+        instance.track = Some(track);
         instance.dirt.stored = true;
         let state = instance.state();
         self.put(&device, number, instance);
@@ -285,14 +292,10 @@ impl Engine {
         &self,
         slot: u32,
         number: u32,
-    ) -> Option<(
-        std::sync::Arc<crate::alert::rules::rule::Rule>,
-        &super::Entry,
-        usize,
-    )> {
+    ) -> Option<(Arc<crate::alert::rules::rule::Rule>, &super::Entry, usize)> {
         let entry = self.entries.get(slot as usize)?.as_ref()?;
         let place = entry.find(number).ok()?;
-        let rule = std::sync::Arc::clone(&self.rules.rules()[number as usize]);
+        let rule = Arc::clone(&self.rules.rules()[number as usize]);
         Some((rule, entry, place))
     }
 
@@ -347,20 +350,18 @@ fn orphan(
     removed: &mut Vec<String>,
     out: &mut Vec<Transition>,
 ) {
-    let mut track = document.track;
-    if track.state.is_open()
-        && let Some(mut episode) = track.episode.take()
+    if document.track.state.is_open()
+        && let Some(mut episode) = document.episode()
     {
         let floor = u64::try_from(now.millis()).unwrap_or_default();
-        episode.sequence = (track.sequence + 1).max(floor);
+        episode.sequence = (episode.sequence + 1).max(floor);
         episode.ended = Some(Ended { at: now, reason });
         episode.flags.clear();
-        track.state = State::Ok;
         out.push(Transition {
             change: Change::Resolved,
             at: now,
-            previous: track.level,
-            episode: *episode,
+            previous: document.track.level,
+            episode,
         });
     }
     removed.push(document.key);
