@@ -2,99 +2,15 @@
 
 mod support;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::collections::BTreeSet;
 
 use mongodb::bson::{Document, doc};
 
+use support::alerting::{SECOND, assert_sound, leads, measure, plan};
 use support::eventually;
-use support::gateway::Gateway;
-use support::mongod::Mongod;
-use support::mosquitto::Mosquitto;
-use support::plan::{Plan, Stored, now_ms};
+use support::plan::now_ms;
 use support::publisher::publish_all;
 use support::receiver::{Receiver, Told};
-
-const SECOND: Duration = Duration::from_secs(1);
-
-/// A rule that fires above 8 and clears at 5.
-const HOT: &str = "[[rules]]\nid = \"hot\"\nfield = \"t\"\nselect = { devices = [\"room-*\"] }\n\
-                   op = \">\"\nseverity = \"critical\"\nat = 8.0\nclear = 5.0\n";
-
-const SECRET: &str = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=";
-
-async fn plan(receiver: &Receiver) -> (Plan, Stored, u16) {
-    let (mongod, broker) = (Mongod::shared().await, Mosquitto::shared().await);
-    plan_on(mongod, broker, receiver).await
-}
-
-async fn plan_on(mongod: &Mongod, broker: &Mosquitto, receiver: &Receiver) -> (Plan, Stored, u16) {
-    let plan = Plan::new(broker.url(), mongod.uri())
-        .section("[alerts]\ncooldown = \"0s\"\nlease = \"2s\"\ncheckpoint_every = \"500ms\"")
-        .section(HOT)
-        .section(&receiver.section("oncall", &format!("secret = {SECRET:?}")));
-    let stored = plan.stored_in(mongod.client().await);
-    (plan, stored, broker.port)
-}
-
-async fn measure(plan: &Plan, port: u16, device: &str, values: &[f64]) {
-    let messages: Vec<_> = values
-        .iter()
-        .enumerate()
-        .map(|(n, value)| {
-            let time = now_ms() + i64::try_from(n).expect("a few values");
-            (
-                plan.topic(device),
-                format!("{{\"ts\":{time},\"t\":{value}}}"),
-            )
-        })
-        .collect();
-    publish_all(port, messages).await;
-}
-
-async fn leads(gateway: &Gateway) {
-    gateway
-        .wait_metrics(30 * SECOND, "it evaluates the rules", |metrics| {
-            metrics.count("tidegate_alert_leader", &[]) == 1
-        })
-        .await;
-}
-
-/// No id with two bodies; what was accepted for each alert alternates between firing and resolved.
-fn assert_sound(receiver: &Receiver) {
-    let mut bodies: BTreeMap<String, BTreeSet<Vec<u8>>> = BTreeMap::new();
-    for told in receiver.told() {
-        let id = told.header("webhook-id").to_owned();
-        bodies.entry(id).or_default().insert(told.body.to_vec());
-    }
-    for (id, bodies) in bodies {
-        assert_eq!(bodies.len(), 1, "{id} came with {} bodies", bodies.len());
-    }
-    let mut firing: BTreeMap<String, bool> = BTreeMap::new();
-    let mut seen = BTreeSet::new();
-    for told in receiver.accepted() {
-        // A request whose answer was lost comes again under its id.
-        if !seen.insert(told.header("webhook-id").to_owned()) {
-            continue;
-        }
-        let key = key(&told);
-        let fires = firing.entry(key.clone()).or_default();
-        match told.kind().as_str() {
-            "alert.firing" => assert!(!std::mem::replace(fires, true), "{key} fired twice"),
-            "alert.resolved" => assert!(std::mem::replace(fires, false), "{key} resolved twice"),
-            _ => {}
-        }
-    }
-}
-
-fn key(told: &Told) -> String {
-    let body = told.json();
-    let key = body["data"]["key"]
-        .as_str()
-        .or(body["data"]["dedup_key"].as_str());
-    key.unwrap_or_else(|| panic!("{body} names its alert"))
-        .to_owned()
-}
 
 #[tokio::test]
 async fn a_breach_is_told_and_so_is_its_end() {

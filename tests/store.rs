@@ -4,7 +4,7 @@ mod support;
 
 use std::time::Duration;
 
-use mongodb::bson::{Bson, doc};
+use mongodb::bson::{Bson, Document, doc};
 use serde_json::json;
 
 use support::eventually;
@@ -97,16 +97,12 @@ fn commit(n: i64) -> Commit {
 #[tokio::test]
 async fn a_commit_is_all_or_nothing_and_a_stale_leader_writes_nothing() {
     let store = store().await;
-    assert!(matches!(
-        store.commit(1, &commit(1)).await,
-        Err(CommitError::Fenced)
-    ));
-    assert!(store.stamp_fence(1).await.unwrap());
-    store.commit(1, &commit(1)).await.unwrap();
+    let first = store.stamp_fence(1).await.unwrap().unwrap();
+    store.commit(&first, &commit(1)).await.unwrap();
     // The same again, as after an answer that was lost.
     let again = commit(2);
-    store.commit(1, &again).await.unwrap();
-    store.commit(1, &again).await.unwrap();
+    store.commit(&first, &again).await.unwrap();
+    store.commit(&first, &again).await.unwrap();
     let names = store.names();
     let count = async |collection: &str| store.kept_documents(collection).await.unwrap();
     assert_eq!(count(&names.outbox).await.len(), 2);
@@ -117,11 +113,11 @@ async fn a_commit_is_all_or_nothing_and_a_stale_leader_writes_nothing() {
         Timestamp::from_millis(2)
     );
 
-    assert!(store.stamp_fence(2).await.unwrap());
-    assert!(!store.stamp_fence(2).await.unwrap());
-    assert!(!store.stamp_fence(1).await.unwrap());
+    let second = store.stamp_fence(2).await.unwrap().unwrap();
+    assert!(store.stamp_fence(2).await.unwrap().is_none());
+    assert!(store.stamp_fence(1).await.unwrap().is_none());
     assert!(matches!(
-        store.commit(1, &commit(3)).await,
+        store.commit(&first, &commit(3)).await,
         Err(CommitError::Fenced)
     ));
     let state = count(&names.state).await;
@@ -131,14 +127,38 @@ async fn a_commit_is_all_or_nothing_and_a_stale_leader_writes_nothing() {
 
     let mut gone = commit(4);
     gone.state = vec![Kept::gone("k1")];
-    store.commit(2, &gone).await.unwrap();
+    store.commit(&second, &gone).await.unwrap();
     assert_eq!(count(&names.state).await.len(), 0);
+}
+
+#[tokio::test]
+async fn a_transaction_that_its_leader_left_open_does_not_hold_up_the_next() {
+    let store = store().await;
+    store.stamp_fence(1).await.unwrap().unwrap();
+    let marks = store
+        .database()
+        .collection::<Document>(&store.names().marks);
+    let mut left = store.session().await.unwrap();
+    let theirs = doc! { "$set": { "session": left.id() } };
+    marks.update_one(doc! {}, theirs).await.unwrap();
+    left.start_transaction().await.unwrap();
+    marks
+        .update_one(doc! {}, doc! { "$inc": { "commits": 1 } })
+        .session(&mut left)
+        .await
+        .unwrap();
+
+    let began = std::time::Instant::now();
+    let second = store.stamp_fence(2).await.unwrap().unwrap();
+    assert!(began.elapsed() < 20 * SECOND, "{:?}", began.elapsed());
+    store.commit(&second, &commit(1)).await.unwrap();
+    assert!(left.commit_transaction().await.is_err());
 }
 
 #[tokio::test]
 async fn the_stream_goes_on_from_a_kept_place() {
     let store = store().await;
-    assert!(store.stamp_fence(1).await.unwrap());
+    let fence = store.stamp_fence(1).await.unwrap().unwrap();
     let mut stream = store.follow_feed(From::Now).await.unwrap();
     let beat = |n| Beat {
         low: Timestamp::from_millis(n),
@@ -169,7 +189,7 @@ async fn the_stream_goes_on_from_a_kept_place() {
         checkpoint: Some(checkpoint),
         ..Commit::default()
     };
-    store.commit(1, &kept).await.unwrap();
+    store.commit(&fence, &kept).await.unwrap();
     let place = store.checkpoint().await.unwrap().unwrap().place.unwrap();
     drop(stream);
     let mut stream = store.follow_feed(From::After(place)).await.unwrap();

@@ -64,6 +64,7 @@ impl Listening {
         self.rules.mark_changed();
         self.silences.mark_changed();
         self.requests.mark_changed();
+        self.told.mark_changed();
     }
 
     /// What changes next.
@@ -121,6 +122,11 @@ impl Controls {
     /// The rules in force.
     pub(super) fn rules(&self) -> Arc<RuleSet> {
         self.0.rules.current()
+    }
+
+    /// The silences as last read.
+    pub(super) fn silences(&self) -> Vec<SilenceRecord> {
+        self.0.silences.borrow().clone()
     }
 
     pub(super) fn listen(&self) -> Listening {

@@ -24,6 +24,15 @@ pub(super) struct Known {
 
 /// Reads it.
 pub(super) async fn load(setting: &Setting) -> Result<Known, String> {
+    // First what operators say: without the rules of the database their alerts would be taken for
+    // orphans, and without the silences what they keep back would be told.
+    let controls = setting.controls.clone();
+    let looking = tokio::spawn(async move { controls.look().await });
+    match looking.await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => return Err(words(&error)),
+        Err(error) => return Err(error.to_string()),
+    }
     let (store, names) = (setting.store.clone(), setting.store.names().clone());
     // In a task of its own: a driver call is never dropped half way.
     let reading = tokio::spawn(async move {
@@ -65,6 +74,7 @@ pub(super) async fn load(setting: &Setting) -> Result<Known, String> {
     planner.load(Saved {
         docs: notices.into_iter().map(|(_, doc)| doc).collect(),
     });
+    planner.silences(silences(setting.controls.silences()));
     let mut draft = Draft::default();
     for transition in &transitions {
         planner.transition(transition, now);

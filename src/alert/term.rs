@@ -26,7 +26,7 @@ use crate::config::Config;
 use crate::devices::Devices;
 use crate::model::Timestamp;
 use crate::runtime::{Condition, now};
-use crate::store::{Lease, Place, Store, words};
+use crate::store::{Fence, Lease, Place, Store, words};
 
 /// Behind by more than this: work through the backlog first.
 const BEHIND: Duration = Duration::from_secs(10);
@@ -68,7 +68,7 @@ pub(super) enum Ended {
 pub(super) struct Term<'a> {
     pub(super) setting: &'a Setting,
     pub(super) condition: &'a Condition,
-    pub(super) lease: Lease,
+    pub(super) fence: Fence,
     pub(super) engine: Engine,
     pub(super) planner: Planner,
     pub(super) own: OwnAlerts,
@@ -114,12 +114,12 @@ impl<'a> Term<'a> {
     ) -> Result<Self, Ended> {
         let (store, term) = (setting.store.clone(), lease.term);
         let stamped = tokio::spawn(async move { store.stamp_fence(term).await });
-        match stamped.await {
-            Ok(Ok(true)) => {}
-            Ok(Ok(false)) => return Err(Ended::Lost),
+        let fence = match stamped.await {
+            Ok(Ok(Some(fence))) => fence,
+            Ok(Ok(None)) => return Err(Ended::Lost),
             Ok(Err(error)) => return Err(Ended::Failed(words(&error))),
             Err(error) => return Err(Ended::Failed(error.to_string())),
-        }
+        };
         let Known {
             checkpoint,
             engine,
@@ -134,7 +134,7 @@ impl<'a> Term<'a> {
         let mut term = Self {
             setting,
             condition,
-            lease: lease.clone(),
+            fence,
             engine,
             planner,
             own,

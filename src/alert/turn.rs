@@ -131,13 +131,13 @@ impl Term<'_> {
         let mut refusals = 0;
         loop {
             let started = Instant::now();
-            let (store, sent, term) = (
+            let (store, sent, fence) = (
                 self.setting.store.clone(),
                 Arc::clone(&commit),
-                self.lease.term,
+                self.fence.clone(),
             );
             // In a task of its own: a driver call is never dropped half way.
-            let call = tokio::spawn(async move { store.commit(term, &sent).await });
+            let call = tokio::spawn(async move { store.commit(&fence, &sent).await });
             let error = match call.await {
                 Ok(Ok(())) => {
                     metrics
@@ -175,7 +175,8 @@ impl Term<'_> {
     fn every_second(&mut self) -> Result<(), Ended> {
         let at = now();
         let mut out = self.own.tick(at);
-        let deaf = self.clock.linked() == Some(false);
+        let linked = self.clock.linked();
+        let deaf = linked == Some(false);
         if deaf {
             let since = *self.watching.deaf.get_or_insert(at);
             if at.since(since) >= STALLED_AFTER {
@@ -183,7 +184,9 @@ impl Term<'_> {
                 let own = &mut self.own;
                 out.extend(own.raise(Own::IngestStalled, at, None, summary.into(), Vec::new()));
             }
-        } else if self.watching.deaf.take().is_some() {
+        } else if linked == Some(true) {
+            // Also where a term before has said so.
+            self.watching.deaf = None;
             out.extend(self.own.clear(Own::IngestStalled, at));
         }
         self.changed(out, None)?;

@@ -166,7 +166,6 @@ impl App {
         let tasks = Tasks::default();
         tracing::info!(admin = %self.admin.address, broker = self.config.mqtt.url, database = self.config.mongodb.database, "Tidegate starts");
         tasks.spawn_service("admin", self.admin.run());
-        self.devices.run(&self.store, &tasks);
         self.sink.run(&tasks);
         let (alive, sources_alive) = mpsc::channel(1);
         tasks.spawn("lanes", close_behind(sources_alive, self.lanes.clone()));
@@ -185,7 +184,8 @@ impl App {
             routes: self.routes,
             condition: self.readiness.condition("collections", "not looked at yet"),
         };
-        let starting = start(collections, surroundings, self.alerts, tasks.clone());
+        let (devices, alerts) = (self.devices, self.alerts);
+        let starting = start(collections, surroundings, devices, alerts, tasks.clone());
         tasks.spawn("start", starting);
 
         let mut told_to_stop = false;
@@ -231,14 +231,25 @@ async fn close_behind(
 async fn start(
     collections: Collections,
     surroundings: Surroundings,
+    devices: Devices,
     alerts: Alerts,
     tasks: Tasks,
 ) -> anyhow::Result<()> {
     if !collections.make(&tasks.stopping()).await? {
         return Ok(());
     }
-    // Readings that a rule of the database wants are in the feed from the first one on, unless the
-    // database went away this very moment; then the rules come as soon as it is back.
+    // The first reading already has what the registry says of its device, and is in the feed if a
+    // rule of the database wants it, unless the database went away this very moment; then they come
+    // as soon as it is back.
+    let (registry, store) = (devices.clone(), collections.store.clone());
+    let looking = tokio::spawn(async move { registry.look(&store).await });
+    if let Ok(Err(error)) = looking.await {
+        tracing::warn!(
+            error = words(&error),
+            "The registry of devices cannot be read yet"
+        );
+    }
+    devices.run(&collections.store, &tasks);
     let looked = alerts.clone();
     if let Ok(Err(error)) = tokio::spawn(async move { looked.look().await }).await {
         tracing::warn!(

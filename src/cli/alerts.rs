@@ -47,8 +47,8 @@ enum Action {
         #[arg(long)]
         device: Option<String>,
         /// Only with this label or tag, NAME=VALUE; may be repeated
-        #[arg(long = "label", value_name = "NAME=VALUE")]
-        labels: Vec<String>,
+        #[arg(long = "label", value_name = "NAME=VALUE", value_parser = label)]
+        labels: Vec<(String, String)>,
         /// One JSON object a line
         #[arg(long)]
         json: bool,
@@ -104,6 +104,11 @@ enum Action {
     },
 }
 
+fn label(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
 /// A duration as in the configuration.
 pub(super) fn span(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|_| "expected a duration such as 30m, 2h or 1d".into())
@@ -126,11 +131,6 @@ impl Alerts {
                 labels,
                 json,
             } => {
-                let labels = labels
-                    .iter()
-                    .map(|label| label.split_once('=').map(|(a, b)| (a.into(), b.into())))
-                    .collect::<Option<Vec<_>>>()
-                    .context("--label: expected NAME=VALUE")?;
                 let wanted = Wanted {
                     state,
                     severity,

@@ -181,7 +181,9 @@ async fn expire(prepared: Prepared, id: String) -> anyhow::Result<ExitCode> {
     if silence.ends <= now() {
         return Err(Usage("it has ended already").into());
     }
-    silence.ends = now().max(silence.starts);
+    silence.ends = now();
+    // One that was to come does not begin any more.
+    silence.starts = silence.starts.min(silence.ends);
     store.put_silence(&silence).await?;
     writeln!(std::io::stdout(), "{id} has ended")?;
     Ok(ExitCode::SUCCESS)

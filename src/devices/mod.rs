@@ -16,7 +16,7 @@ use tokio::sync::{Notify, broadcast};
 use crate::config::DevicesConfig;
 use crate::model::{Device, DeviceId, Timestamp};
 use crate::runtime::Tasks;
-use crate::store::{DeviceChange, Seen, Store};
+use crate::store::{DeviceChange, DriverResult, Seen, Store};
 use crate::telemetry::Registry;
 
 /// Changes that a listener may be behind before it has to look at everything again.
@@ -68,6 +68,16 @@ impl Devices {
             changes: broadcast::channel(BEHIND).0,
             count: metrics.gauge("tidegate_devices_known", "Devices in the registry"),
         }))
+    }
+
+    /// Reads the registry once, before the first reading asks for it; to be called before
+    /// [`Devices::run`].
+    ///
+    /// # Errors
+    /// The driver's.
+    pub async fn look(&self, store: &Store) -> DriverResult<()> {
+        self.replace(store.all_devices().await?);
+        Ok(())
     }
 
     /// Starts following the collection and writing `lastSeen`.
@@ -123,6 +133,8 @@ impl Devices {
                 }
                 DeviceChange::Gone(id) => {
                     known.remove(id);
+                    // What is still to be written of it would enter it again.
+                    self.sightings().seen.remove(id);
                 }
             }
             self.0

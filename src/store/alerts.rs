@@ -5,6 +5,7 @@
 //! it is. The checkpoint (`_id: "checkpoint"` among the marks) carries the term of the leader it
 //! belongs to: a transaction of an older term does not find it and changes nothing.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
@@ -13,9 +14,10 @@ use mongodb::error::{
     Error, ErrorKind, TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT,
 };
 use mongodb::options::{Acknowledgment, ReadConcern, TransactionOptions, WriteConcern};
-use mongodb::{ClientSession, Database};
+use mongodb::{ClientSession, Collection, Database};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::sync::Mutex;
 
 use super::feed_stream::Place;
 use super::{Store, words};
@@ -29,6 +31,9 @@ const IN_ONE_COMMAND: usize = 1_000;
 
 /// How long the server may take to confirm a transaction.
 const LIMIT: Duration = Duration::from_secs(20);
+
+/// How long a new leader's stamp waits for a transaction of the leader before.
+const STAMP: Duration = Duration::from_secs(1);
 
 /// A document under its id; `None`: it is to go.
 #[derive(Debug, Clone, PartialEq)]
@@ -141,6 +146,14 @@ impl Commit {
     }
 }
 
+/// The right to write, for one term.
+#[derive(Clone)]
+pub struct Fence {
+    term: i64,
+    /// All transactions of the term run in it, so that the next leader can end what is left of them.
+    session: Arc<Mutex<ClientSession>>,
+}
+
 /// Why nothing was written.
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
@@ -156,22 +169,64 @@ pub enum CommitError {
 }
 
 impl Store {
-    /// Puts the fence of a new leader up; `false`: a newer one stands there.
+    /// Puts the fence of a new leader up; `None`: a newer one stands there.
+    ///
+    /// A leader that was killed or frozen in the middle of a transaction keeps what it wrote locked
+    /// until the server gives it up, a minute later. That is not waited for: its session is ended.
     ///
     /// # Errors
     /// The driver's.
-    pub async fn stamp_fence(&self, term: i64) -> mongodb::error::Result<bool> {
-        let older = doc! { "_id": CHECKPOINT, "$or": [{ "term": { "$lt": term } }, { "term": { "$exists": false } }] };
-        let stamped = self
-            .kept::<Document>(&self.names().marks)
-            .update_one(older, doc! { "$set": { "term": term } })
-            .upsert(true)
-            .await;
-        match stamped {
-            Ok(_) => Ok(true),
-            // The document is there, and not older.
-            Err(error) if code(&error) == Some(11_000) => Ok(false),
-            Err(error) => Err(error),
+    pub async fn stamp_fence(&self, term: i64) -> mongodb::error::Result<Option<Fence>> {
+        let session = self.session().await?;
+        let own = session.id().clone();
+        let marks = self.kept::<Document>(&self.names().marks);
+        let older = doc! { "_id": CHECKPOINT, "$or": [
+            { "term": { "$lt": term } },
+            { "term": { "$exists": false } },
+            // Ours already, if the answer was lost.
+            { "term": term, "session": &own },
+        ] };
+        let stamp = doc! { "$set": { "term": term, "session": &own } };
+        let mut ended = false;
+        loop {
+            let stamped = marks
+                .find_one_and_update(older.clone(), stamp.clone())
+                .upsert(true)
+                .max_time(STAMP)
+                .await;
+            match stamped {
+                Ok(_) => break,
+                Err(error) => match code(&error) {
+                    // The document is there, and not older.
+                    Some(11_000) => return Ok(None),
+                    // MaxTimeMSExpired.
+                    Some(50) if !std::mem::replace(&mut ended, true) => {
+                        self.end_session(&marks).await;
+                    }
+                    _ => return Err(error),
+                },
+            }
+        }
+        Ok(Some(Fence {
+            term,
+            session: Arc::new(Mutex::new(session)),
+        }))
+    }
+
+    /// Ends the session that the leader before wrote in, and with it what it left half done.
+    async fn end_session(&self, marks: &Collection<Document>) {
+        let before = marks.find_one(doc! { "_id": CHECKPOINT }).await;
+        if let Ok(Some(before)) = before
+            && let Ok(session) = before.get_document("session")
+        {
+            let end = doc! { "killSessions": [session] };
+            match self.client().database("admin").run_command(end).await {
+                Ok(_) => tracing::info!("The leader before left a transaction; it is ended"),
+                Err(error) => tracing::warn!(
+                    error = words(&error),
+                    "The leader before left a transaction; waiting for the server to end it"
+                ),
+            }
         }
     }
 
@@ -245,8 +300,9 @@ impl Store {
     ///
     /// # Errors
     /// See [`CommitError`]. After one that passes, the same commit may be tried again.
-    pub async fn commit(&self, term: i64, commit: &Commit) -> Result<(), CommitError> {
-        let mut session = self.session().await.map_err(refusal)?;
+    pub async fn commit(&self, fence: &Fence, commit: &Commit) -> Result<(), CommitError> {
+        let term = fence.term;
+        let mut session = fence.session.lock().await;
         let majority = WriteConcern::builder()
             .w(Acknowledgment::Majority)
             .journal(true)

@@ -21,7 +21,7 @@ mod provision;
 mod series;
 mod words;
 
-pub use alerts::{Checkpoint, Commit, CommitError, Kept, Line, NoDocument};
+pub use alerts::{Checkpoint, Commit, CommitError, Fence, Kept, Line, NoDocument};
 pub use client::ConnectError;
 pub use collections::{Names, Store};
 pub use controls::{Control, Controls, Request, SilenceRecord};

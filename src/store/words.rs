@@ -1,5 +1,6 @@
 //! The driver's errors in words for an operator: without the parts that only say what is not
-//! there, and without the labels, whose order changes from one time to the next.
+//! there, without the labels, whose order changes from one time to the next, and without the bytes
+//! of the server's answer.
 
 use mongodb::error::Error;
 
@@ -13,14 +14,19 @@ fn brief(text: &str) -> String {
     for nothing in [", source: None", ", server response: None"] {
         rest = rest.replace(nothing, "");
     }
-    let mut brief = String::with_capacity(rest.len());
-    while let Some((before, after)) = rest.split_once(", labels: {") {
-        brief.push_str(before);
-        rest = after
-            .split_once('}')
-            .map_or(String::new(), |(_, after)| after.to_owned());
+    let rest = without(&rest, ", labels: {", "}");
+    without(&rest, ", server response: Some(", "\" })")
+}
+
+/// The text without every part that begins and ends like this.
+fn without(text: &str, begins: &str, ends: &str) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once(begins) {
+        kept.push_str(before);
+        rest = after.split_once(ends).map_or("", |(_, after)| after);
     }
-    brief + &rest
+    kept + rest
 }
 
 #[cfg(test)]
@@ -33,6 +39,11 @@ mod tests {
         assert_eq!(
             brief(text),
             "Server selection timeout: { Address: h:1, Error: I/O error: refused }"
+        );
+        let text = "Kind: Command failed: Error code 286 (ChangeStreamHistoryLost): gone, labels: {\"A\"}, source: None, server response: Some(RawDocumentBuf { data: \"9401\" })";
+        assert_eq!(
+            brief(text),
+            "Command failed: Error code 286 (ChangeStreamHistoryLost): gone"
         );
     }
 }

@@ -5,6 +5,7 @@
 //! Binaries come from `TIDEGATE_MONGOD` and `TIDEGATE_MOSQUITTO`, which `deploy/test` sets, else from PATH.
 #![allow(dead_code, reason = "each test binary uses a part of the harness")]
 
+pub mod alerting;
 pub mod gate;
 pub mod gateway;
 pub mod mongod;

@@ -42,7 +42,13 @@ impl Mongod {
 
     /// An own replica set, with a primary elected and, for several nodes, all members in step.
     pub async fn start_replica_set(members: usize) -> Mongod {
-        let mongod = Mongod::start(members, &["--replSet", SET], true).await;
+        Mongod::start_replica_set_with(members, &[]).await
+    }
+
+    /// The same, with further arguments for each server.
+    pub async fn start_replica_set_with(members: usize, arguments: &[&str]) -> Mongod {
+        let arguments = [&["--replSet", SET], arguments].concat();
+        let mongod = Mongod::start(members, &arguments, true).await;
         let config = doc! {
             "_id": SET,
             "members": mongod.nodes.iter().enumerate().map(|(id, node)| doc! {

@@ -1,5 +1,6 @@
 //! A receiver of alerts on the loopback interface: keeps what it was told, answers as it is told to.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -18,8 +19,10 @@ pub struct Told {
     pub at: Instant,
     pub headers: HeaderMap,
     pub body: Bytes,
-    /// What was answered.
+    /// What was answered, or meant to be.
     pub status: u16,
+    /// The answer never left: the connection was closed instead.
+    pub lost: bool,
 }
 
 #[derive(Debug)]
@@ -34,6 +37,8 @@ struct Shared {
     told: Mutex<Vec<Told>>,
     /// Answers for the next requests, then 204.
     answers: Mutex<Vec<u16>>,
+    /// Whether it fails now and then, and when next.
+    moods: Mutex<Option<fastrand::Rng>>,
 }
 
 impl Receiver {
@@ -73,15 +78,30 @@ impl Receiver {
         *self.shared.answers.lock().expect("nobody panics here") = answers.to_vec();
     }
 
+    /// From now on some requests are refused, and after some the connection is closed although they were taken.
+    pub fn fail_at_times(&self, seed: u64) {
+        let moods = fastrand::Rng::with_seed(seed);
+        *self.shared.moods.lock().expect("nobody panics here") = Some(moods);
+    }
+
+    /// No more of that.
+    pub fn work(&self) {
+        *self.shared.moods.lock().expect("nobody panics here") = None;
+    }
+
     /// Everything it was told so far.
     pub fn told(&self) -> Vec<Told> {
         self.shared.told.lock().expect("nobody panics here").clone()
     }
 
-    /// What it said yes to, in order.
+    /// What it said yes to or took without a word, in order; what came again under its id only once.
     pub fn accepted(&self) -> Vec<Told> {
         let mut told = self.told();
-        told.retain(|told| told.status < 300);
+        let mut seen = HashSet::new();
+        told.retain(|told| {
+            let id = told.header("webhook-id");
+            told.status < 300 && (id.is_empty() || seen.insert(id.to_owned()))
+        });
         told
     }
 
@@ -126,19 +146,33 @@ impl Told {
 }
 
 async fn hear(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> StatusCode {
-    let status = {
-        let mut answers = shared.answers.lock().expect("nobody panics here");
-        if answers.is_empty() {
-            204
-        } else {
-            answers.remove(0)
-        }
-    };
+    let (status, lost) = shared.answer();
     shared.told.lock().expect("nobody panics here").push(Told {
         at: Instant::now(),
         headers,
         body,
         status,
+        lost,
     });
+    if lost {
+        // Ends the connection's task, and the connection with it, without a word anywhere.
+        std::panic::resume_unwind(Box::new("the connection is closed"));
+    }
     StatusCode::from_u16(status).expect("tests name sound codes")
+}
+
+impl Shared {
+    fn answer(&self) -> (u16, bool) {
+        let mut answers = self.answers.lock().expect("nobody panics here");
+        if !answers.is_empty() {
+            return (answers.remove(0), false);
+        }
+        let mut moods = self.moods.lock().expect("nobody panics here");
+        match moods.as_mut().map_or(100, |moods| moods.u8(..100)) {
+            // Rarely enough that nobody takes it for broken.
+            0..10 => (503, false),
+            10..18 => (204, true),
+            _ => (204, false),
+        }
+    }
 }
