@@ -5,6 +5,7 @@
 mod alerts;
 mod client;
 mod collections;
+mod commit;
 mod controls;
 mod dead_letters;
 mod devices;
@@ -21,9 +22,10 @@ mod provision;
 mod series;
 mod words;
 
-pub use alerts::{Checkpoint, Commit, CommitError, Fence, Kept, Line, NoDocument};
+pub use alerts::{Checkpoint, Fence};
 pub use client::ConnectError;
 pub use collections::{Names, Store};
+pub use commit::{Commit, CommitError, Kept, Line, NoDocument};
 pub use controls::{Control, Controls, Request, SilenceRecord};
 pub use dead_letters::{DeadLetter, DeadLetterFilter};
 pub use devices::{DeviceChange, DeviceChanges, Seen};

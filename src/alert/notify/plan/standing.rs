@@ -6,6 +6,11 @@ use super::planner::Planner;
 use super::told::Line;
 
 impl Planner {
+    /// Storms that take in what is new.
+    pub fn storms_open(&self) -> usize {
+        self.storms.values().filter(|storm| storm.open).count()
+    }
+
     /// How an alert stands with each of its receivers; empty: nobody is to be told of it.
     pub fn suppressed(&self, key: &str) -> Vec<Standing> {
         let entries = self.alerts.get(key).map(|alert| &alert.entries);
