@@ -28,7 +28,6 @@ use tidegate::telemetry::Registry;
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
 /// A database of the test's own.
-
 struct World {
     store: Store,
     outbox: Outbox,
