@@ -6,7 +6,7 @@
 //! which only changed ones are written. After a restart the stream is read again from the
 //! checkpoint; a document is that old or newer, and its watermark refuses what it knows.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -47,7 +47,7 @@ pub struct Checkpoint {
 impl Engine {
     /// What must be stored together with the transitions since the last call.
     pub fn take_dirty(&mut self) -> Dirty {
-        let mut documents = Vec::new();
+        let mut documents: Vec<InstanceDocument> = Vec::new();
         for (slot, number) in std::mem::take(&mut self.urgent) {
             let Some((rule, entry, place)) = self.place(slot, number) else {
                 continue;
@@ -61,10 +61,11 @@ impl Engine {
                 instance.dirt.urgent = false;
             }
         }
-        Dirty {
-            documents,
-            removed: std::mem::take(&mut self.removed),
-        }
+        let mut removed = std::mem::take(&mut self.removed);
+        // What was removed and is there again is written, not deleted, in whatever order.
+        let keys: HashSet<&str> = documents.iter().map(|d| d.key.as_str()).collect();
+        removed.retain(|key| !keys.contains(key.as_str()));
+        Dirty { documents, removed }
     }
 
     /// What must be stored together with the place in the stream that has been reached.
