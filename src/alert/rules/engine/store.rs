@@ -54,6 +54,9 @@ impl Engine {
             };
             let key = hash::key(&rule.id, &entry.device);
             let instance = &entry.instances[place].1;
+            if !instance.dirt.urgent {
+                continue; // Removed and made again since: it is in the list twice.
+            }
             // One that is ok again keeps its document until a checkpoint has its mark.
             documents.extend(InstanceDocument::of(key, &rule, &entry.device, instance));
             if let Some(instance) = self.instance_mut(slot, number) {
@@ -78,6 +81,9 @@ impl Engine {
             let key = hash::key(&rule.id, &entry.device);
             let bucket = usize::from(hash::bucket(&entry.device));
             let instance = &entry.instances[place].1;
+            if !instance.dirt.touched {
+                continue;
+            }
             let document = InstanceDocument::of(key.clone(), &rule, &entry.device, instance);
             let stored = instance.dirt.stored;
             match document {
