@@ -863,6 +863,18 @@ fn what_is_ok_again_keeps_its_document_until_a_checkpoint_has_its_mark() {
 }
 
 #[test]
+fn what_is_removed_and_there_again_in_one_round_is_written() {
+    let mut story = Story::new(rule("field = 't'\nop = '>'\nat = 5"));
+    story.says(0.0, 9.0);
+    assert_eq!(story.engine.take_dirty().documents.len(), 1);
+    let other = rule("field = 'u'\nop = '>'\nat = 5");
+    story.engine.replace(other, at(1.0), &mut story.out);
+    story.reads(sample("d", 2.0, 2.0, &[("u", FieldValue::Double(9.0))]));
+    let dirty = story.engine.take_dirty();
+    assert_eq!((dirty.documents.len(), dirty.removed.len()), (1, 0));
+}
+
+#[test]
 fn what_ended_is_remembered_for_a_day_and_old_marks_are_forgotten() {
     let mut story = Story::new(rule("field = 't'\nop = '>'\nat = 5"));
     story.ticks(0.0);

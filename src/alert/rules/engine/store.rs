@@ -6,7 +6,7 @@
 //! which only changed ones are written. After a restart the stream is read again from the
 //! checkpoint; a document is that old or newer, and its watermark refuses what it knows.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -47,13 +47,16 @@ pub struct Checkpoint {
 impl Engine {
     /// What must be stored together with the transitions since the last call.
     pub fn take_dirty(&mut self) -> Dirty {
-        let mut documents = Vec::new();
+        let mut documents: Vec<InstanceDocument> = Vec::new();
         for (slot, number) in std::mem::take(&mut self.urgent) {
             let Some((rule, entry, place)) = self.place(slot, number) else {
                 continue;
             };
             let key = hash::key(&rule.id, &entry.device);
             let instance = &entry.instances[place].1;
+            if !instance.dirt.urgent {
+                continue; // Removed and made again since: it is in the list twice.
+            }
             // One that is ok again keeps its document until a checkpoint has its mark.
             documents.extend(InstanceDocument::of(key, &rule, &entry.device, instance));
             if let Some(instance) = self.instance_mut(slot, number) {
@@ -61,10 +64,11 @@ impl Engine {
                 instance.dirt.urgent = false;
             }
         }
-        Dirty {
-            documents,
-            removed: std::mem::take(&mut self.removed),
-        }
+        let mut removed = std::mem::take(&mut self.removed);
+        // What was removed and is there again is written, not deleted, in whatever order.
+        let keys: HashSet<&str> = documents.iter().map(|d| d.key.as_str()).collect();
+        removed.retain(|key| !keys.contains(key.as_str()));
+        Dirty { documents, removed }
     }
 
     /// What must be stored together with the place in the stream that has been reached.
@@ -77,6 +81,9 @@ impl Engine {
             let key = hash::key(&rule.id, &entry.device);
             let bucket = usize::from(hash::bucket(&entry.device));
             let instance = &entry.instances[place].1;
+            if !instance.dirt.touched {
+                continue;
+            }
             let document = InstanceDocument::of(key.clone(), &rule, &entry.device, instance);
             let stored = instance.dirt.stored;
             match document {
