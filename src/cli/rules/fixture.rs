@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer};
 use super::files;
 use crate::alert::Change;
 use crate::alert::rules::State;
-use crate::config::{RuleConfig, Span};
+use crate::config::{AlertsConfig, ReceiverConfig, RuleConfig, Span};
 use crate::model::{FieldValue, Severity, Timestamp};
 
 /// Where stories begin unless they say otherwise: 2026-01-01T00:00:00Z.
@@ -24,6 +24,10 @@ pub(super) struct Fixture {
     pub rules: Vec<RuleConfig>,
     /// When the stories begin.
     pub start: Timestamp,
+    /// When what fires is told.
+    pub alerts: AlertsConfig,
+    /// Who is told; one who is told everything if empty.
+    pub receivers: Vec<ReceiverConfig>,
     /// The stories.
     pub cases: Vec<Case>,
 }
@@ -33,6 +37,10 @@ pub(super) struct Fixture {
 struct Written {
     rules: toml::Value,
     start: Option<Timestamp>,
+    #[serde(default)]
+    alerts: AlertsConfig,
+    #[serde(default)]
+    receivers: Vec<ReceiverConfig>,
     #[serde(default)]
     cases: Vec<Case>,
 }
@@ -62,9 +70,8 @@ pub(super) struct Case {
     /// What must not be told.
     #[serde(default)]
     pub never: Vec<Told>,
-    /// What receivers are sent.
-    #[serde(default)]
-    pub notifications: Vec<Notified>,
+    /// Every message that receivers are sent, in order.
+    pub notifications: Option<Vec<Notified>>,
 }
 
 /// A device in the registry.
@@ -195,7 +202,6 @@ pub(super) struct Told {
 /// A message to a receiver; what is not said may be anything.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(dead_code, reason = "compared once the notifier takes part in stories")]
 pub(super) struct Notified {
     pub at: Option<Moment>,
     pub kind: String,
@@ -255,6 +261,8 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Fixture> {
     Ok(Fixture {
         rules,
         start: written.start.unwrap_or(START),
+        alerts: written.alerts,
+        receivers: written.receivers,
         cases: written.cases,
     })
 }

@@ -9,6 +9,7 @@ mod generate;
 mod past;
 mod play;
 mod report;
+mod telling;
 mod test;
 mod validate;
 

@@ -8,6 +8,7 @@ use anyhow::{Context, anyhow};
 
 use super::fixture::{Case, Fixture, Told};
 use super::generate::{Event, events};
+use super::telling::{Happened, notifications};
 use crate::alert::rules::{Device, Engine, ROWS, RuleSet, State, key};
 use crate::alert::{Change, Transition};
 use crate::config::RuleConfig;
@@ -90,9 +91,9 @@ pub(super) fn play(fixture: &Fixture, case: &Case) -> anyhow::Result<Played> {
         stage.happen(at, event)?;
     }
     check(&mut stage, None);
-    if let Some(until) = case.until {
-        stage.pass(until.from(start));
-    }
+    let end = case.until.map_or(stage.now, |until| until.from(start));
+    stage.pass(end);
+    let happened = stage.happened();
     let told = stage.told;
     let engine = &mut stage.engine;
     let mut coverage = Coverage::new();
@@ -104,7 +105,7 @@ pub(super) fn play(fixture: &Fixture, case: &Case) -> anyhow::Result<Played> {
     }
     failures.extend(transitions(case, &told, start));
     failures.extend(never(case, &told, start));
-    failures.extend(notifications(case, &told));
+    failures.extend(notifications(fixture, case, &happened, end));
     Ok(Played {
         failures,
         coverage,
@@ -117,6 +118,9 @@ struct Stage {
     engine: Engine,
     rules: Vec<RuleConfig>,
     told: Vec<Transition>,
+    /// When each of them was told.
+    moments: Vec<Timestamp>,
+    now: Timestamp,
     blind_until: Option<Timestamp>,
 }
 
@@ -129,12 +133,29 @@ impl Stage {
             engine,
             rules,
             told,
+            moments: Vec::new(),
+            now: start,
             blind_until: None,
         })
     }
 
-    /// Lets time pass.
+    /// Lets time pass. What is told meanwhile was told at its own time.
     fn pass(&mut self, to: Timestamp) {
+        self.let_pass(to);
+        let (from, to) = (self.now, to.max(self.now));
+        for transition in &self.told[self.moments.len()..] {
+            self.moments.push(transition.at.clamp(from, to));
+        }
+        self.now = to;
+    }
+
+    /// What was told, and when.
+    fn happened(&self) -> Vec<Happened> {
+        let told = self.told.iter().cloned();
+        self.moments.iter().copied().zip(told).collect()
+    }
+
+    fn let_pass(&mut self, to: Timestamp) {
         if let Some(end) = self.blind_until {
             if to < end {
                 self.engine.tick(to, true, &mut self.told);
@@ -177,6 +198,7 @@ impl Stage {
                 self.engine.ack(&key, None, at, &mut self.told);
             }
         }
+        self.moments.resize(self.told.len(), at);
         Ok(())
     }
 
@@ -208,7 +230,7 @@ fn compile(rules: &[RuleConfig]) -> anyhow::Result<Arc<RuleSet>> {
 }
 
 /// How long after the start.
-fn offset(at: Timestamp, start: Timestamp) -> String {
+pub(super) fn offset(at: Timestamp, start: Timestamp) -> String {
     let span = crate::config::Span(at.since(start));
     if at < start {
         at.to_string()
@@ -243,14 +265,6 @@ fn never(case: &Case, told: &[Transition], start: Timestamp) -> Vec<String> {
         }
     }
     failures
-}
-
-/// The place where messages to receivers are compared with `case.notifications`: it takes a
-/// notifier fed with these transitions. Until a story has one, expecting a message is refused
-/// rather than passed over.
-fn notifications(case: &Case, _told: &[Transition]) -> Option<String> {
-    let count = case.notifications.len();
-    (count > 0).then(|| format!("{count} notifications are expected, which stories cannot check"))
 }
 
 fn fits(wanted: &Told, transition: &Transition, start: Timestamp) -> bool {
