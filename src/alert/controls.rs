@@ -3,6 +3,7 @@
 //! case a change was missed. Every gateway follows the rules, because its writers ask them which
 //! readings belong in the feed; the leader also hears of the rest.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -34,6 +35,8 @@ struct Shared {
     silences: watch::Sender<Vec<SilenceRecord>>,
     requests: watch::Sender<u64>,
     told: watch::Sender<Arc<(AlertsConfig, Vec<ReceiverConfig>)>>,
+    /// Those of the configuration, and those that were in it before: they may be owed an end.
+    receivers: Mutex<BTreeMap<String, ReceiverConfig>>,
     complaints: Mutex<Vec<String>>,
 }
 
@@ -96,6 +99,7 @@ impl Controls {
             silences: watch::Sender::new(Vec::new()),
             requests: watch::Sender::new(0),
             told: watch::Sender::new(Arc::new((config.alerts.clone(), config.receivers.clone()))),
+            receivers: Mutex::new(by_name(&config.receivers).collect()),
             complaints: Mutex::default(),
         }));
         controls.put_in_force(Vec::new());
@@ -105,6 +109,7 @@ impl Controls {
     /// Puts the file's rules and receivers of a reload in force; rules of the database stay.
     pub fn reload(&self, config: &Config) {
         lock(&self.0.file).clone_from(&config.rules);
+        lock(&self.0.receivers).extend(by_name(&config.receivers));
         let told = Arc::new((config.alerts.clone(), config.receivers.clone()));
         self.0.told.send_if_modified(|known| {
             let changed = *known != told;
@@ -117,6 +122,11 @@ impl Controls {
     /// Who is told, and how, as it stands now.
     pub(super) fn told(&self) -> Arc<(AlertsConfig, Vec<ReceiverConfig>)> {
         self.0.told.borrow().clone()
+    }
+
+    /// Everybody who is told or was since the start.
+    pub(super) fn receivers(&self) -> BTreeMap<String, ReceiverConfig> {
+        lock(&self.0.receivers).clone()
     }
 
     /// The rules in force.
@@ -237,6 +247,11 @@ impl Controls {
         }
         *before = complaints;
     }
+}
+
+fn by_name(receivers: &[ReceiverConfig]) -> impl Iterator<Item = (String, ReceiverConfig)> {
+    let named = receivers.iter();
+    named.map(|receiver| (receiver.name.clone(), receiver.clone()))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

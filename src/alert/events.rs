@@ -186,7 +186,8 @@ impl Term<'_> {
             }
             Said::Told(told) => {
                 self.planner.configure(&told.0, &told.1);
-                self.telling.configure(&told.0.environment, &told.1);
+                let receivers = self.setting.controls.receivers();
+                self.telling.configure(&told.0.environment, receivers);
                 Ok(())
             }
             Said::Requests => self.requests().await,

@@ -8,6 +8,7 @@ use super::notify::plan::{Doc, Planner, Saved, Standing};
 use super::own::{OwnAlert, PREFIX};
 use super::rules::{InstanceDocument, State};
 use crate::config::Config;
+use crate::runtime::now;
 use crate::store::{Store, words};
 
 /// One alert.
@@ -77,5 +78,7 @@ pub async fn standing(store: &Store, config: &Config, key: &str) -> Result<Vec<S
     });
     let records = store.kept_silences().await.map_err(|error| words(&error))?;
     planner.silences(silences(records));
+    // What holds a message back is not kept, but follows; what follows beside it is not sent.
+    let _ = planner.plan(now());
     Ok(planner.suppressed(key))
 }

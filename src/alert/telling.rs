@@ -33,38 +33,29 @@ pub(super) struct Telling {
 impl Telling {
     pub fn begin(setting: &Setting) -> Self {
         let outbox = Outbox::new(&setting.store, &setting.store.names().outbox);
-        let told = setting.controls.told();
-        let (deliverer, handle, settled) =
-            Deliverer::new(outbox, told.1.clone(), setting.delivery.clone());
+        let receivers = setting.controls.receivers();
+        let named = receivers.values().cloned().collect();
+        let (deliverer, handle, settled) = Deliverer::new(outbox, named, setting.delivery.clone());
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         let task = tokio::spawn(async move {
             let Ok(()) = deliverer.run(stopped).await;
         });
-        let mut telling = Self {
+        Self {
             handle,
             settled,
             stop,
             task,
-            receivers: BTreeMap::new(),
-            environment: String::new(),
-        };
-        telling.know(&told.0.environment, &told.1);
-        telling
-    }
-
-    /// Others are told from now on.
-    pub fn configure(&mut self, environment: &str, receivers: &[ReceiverConfig]) {
-        self.handle.configure(receivers.to_vec());
-        self.know(environment, receivers);
-    }
-
-    fn know(&mut self, environment: &str, receivers: &[ReceiverConfig]) {
-        environment.clone_into(&mut self.environment);
-        for receiver in receivers {
-            self.receivers
-                .insert(receiver.name.clone(), receiver.clone());
+            receivers,
+            environment: setting.controls.told().0.environment.clone(),
         }
+    }
+
+    /// Others are told from now on; those who were before are known still.
+    pub fn configure(&mut self, environment: &str, receivers: BTreeMap<String, ReceiverConfig>) {
+        environment.clone_into(&mut self.environment);
+        self.handle.configure(receivers.values().cloned().collect());
+        self.receivers = receivers;
     }
 
     /// The rows for what a plan wants told, and the ends of what cannot be told to anybody.

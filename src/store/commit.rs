@@ -1,9 +1,10 @@
-//! How the alerts write: state, notices, outbox rows, history and the place in the feed in one
-//! transaction, under a fence.
+//! Writes what the alerts keep: all of a commit in one transaction, under the fence of its leader.
 //!
-//! Everything is put under a known id, so a transaction whose outcome is unknown can be repeated as
-//! it is.
+//! The checkpoint carries the term of the leader it belongs to: a transaction of an older term does
+//! not find it and changes nothing. Everything is put under a known id, so a transaction whose
+//! outcome is unknown can be repeated as it is.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::{Bson, DateTime, Document, doc};
@@ -11,13 +12,12 @@ use mongodb::error::{
     Error, ErrorKind, TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT,
 };
 use mongodb::options::{Acknowledgment, ReadConcern, TransactionOptions, WriteConcern};
-use mongodb::{ClientSession, Database};
-use serde::Serialize;
+use mongodb::{ClientSession, Collection, Database};
+use tokio::sync::Mutex;
 
-use super::alerts::{CHECKPOINT, Checkpoint, Fence};
+use super::alerts::{CHECKPOINT, Commit};
 use super::feed_stream::Place;
 use super::{Store, words};
-use crate::model::Timestamp;
 
 /// Documents in one command.
 const IN_ONE_COMMAND: usize = 1_000;
@@ -25,104 +25,15 @@ const IN_ONE_COMMAND: usize = 1_000;
 /// How long the server may take to confirm a transaction.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A document under its id; `None`: it is to go.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Kept {
-    /// Its `_id`.
-    pub id: String,
-    /// What it holds beside that.
-    pub body: Option<Document>,
-}
+/// How long a new leader's stamp waits for a transaction of the leader before.
+const STAMP: Duration = Duration::from_secs(1);
 
-impl Kept {
-    /// To be put.
-    ///
-    /// # Errors
-    /// Where the value has no form in BSON.
-    pub fn put(id: impl Into<String>, value: &impl Serialize) -> Result<Self, NoDocument> {
-        let body =
-            mongodb::bson::to_document(value).map_err(|error| NoDocument(error.to_string()))?;
-        Ok(Self {
-            id: id.into(),
-            body: Some(body),
-        })
-    }
-
-    /// To be removed.
-    pub fn gone(id: impl Into<String>) -> Self {
-        Self {
-            id: id.into(),
-            body: None,
-        }
-    }
-}
-
-/// A value that BSON cannot hold.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot be written as a document: {0}")]
-pub struct NoDocument(String);
-
-/// One line of the history.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Line {
-    /// When.
-    pub at: Timestamp,
-    /// The alert.
-    pub key: String,
-    /// What happened.
-    pub body: Document,
-    id: mongodb::bson::oid::ObjectId,
-}
-
-impl Line {
-    /// A new line.
-    ///
-    /// # Errors
-    /// Where the value has no form in BSON.
-    pub fn new(at: Timestamp, key: &str, value: &impl Serialize) -> Result<Self, NoDocument> {
-        Ok(Self {
-            at,
-            key: key.to_owned(),
-            body: mongodb::bson::to_document(value)
-                .map_err(|error| NoDocument(error.to_string()))?,
-            id: mongodb::bson::oid::ObjectId::new(),
-        })
-    }
-}
-
-/// What one transaction writes.
-#[derive(Debug, Clone, Default)]
-pub struct Commit {
-    /// Where evaluation stands; `None`: as before.
-    pub checkpoint: Option<Checkpoint>,
-    /// Alerts.
-    pub state: Vec<Kept>,
-    /// What is remembered of the others, packed.
-    pub marks: Vec<Kept>,
-    /// What receivers were told and are owed.
-    pub notices: Vec<Kept>,
-    /// New requests to receivers, whole documents.
-    pub outbox: Vec<Document>,
-    /// What happened.
-    pub history: Vec<Line>,
-    /// Rows of the outbox whose end is known to the planner by now.
-    pub reported: Vec<String>,
-    /// Requests of operators that are done.
-    pub requests: Vec<Bson>,
-}
-
-impl Commit {
-    /// Whether there is nothing to write.
-    pub fn is_empty(&self) -> bool {
-        self.checkpoint.is_none()
-            && self.state.is_empty()
-            && self.marks.is_empty()
-            && self.notices.is_empty()
-            && self.outbox.is_empty()
-            && self.history.is_empty()
-            && self.reported.is_empty()
-            && self.requests.is_empty()
-    }
+/// The right to write, for one term.
+#[derive(Clone)]
+pub struct Fence {
+    term: i64,
+    /// All transactions of the term run in it, so that the next leader can end what is left of them.
+    session: Arc<Mutex<ClientSession>>,
 }
 
 /// Why nothing was written.
@@ -140,6 +51,67 @@ pub enum CommitError {
 }
 
 impl Store {
+    /// Puts the fence of a new leader up; `None`: a newer one stands there.
+    ///
+    /// A leader that was killed or frozen in the middle of a transaction keeps what it wrote locked
+    /// until the server gives it up, a minute later. That is not waited for: its session is ended.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub async fn stamp_fence(&self, term: i64) -> mongodb::error::Result<Option<Fence>> {
+        let session = self.session().await?;
+        let own = session.id().clone();
+        let marks = self.kept::<Document>(&self.names().marks);
+        let older = doc! { "_id": CHECKPOINT, "$or": [
+            { "term": { "$lt": term } },
+            { "term": { "$exists": false } },
+            // Ours already, if the answer was lost.
+            { "term": term, "session": &own },
+        ] };
+        let stamp = doc! { "$set": { "term": term, "session": &own } };
+        let mut ended = false;
+        loop {
+            let stamped = marks
+                .find_one_and_update(older.clone(), stamp.clone())
+                .upsert(true)
+                .max_time(STAMP)
+                .await;
+            match stamped {
+                Ok(_) => break,
+                Err(error) => match code(&error) {
+                    // The document is there, and not older.
+                    Some(11_000) => return Ok(None),
+                    // MaxTimeMSExpired.
+                    Some(50) if !std::mem::replace(&mut ended, true) => {
+                        self.end_session(&marks).await;
+                    }
+                    _ => return Err(error),
+                },
+            }
+        }
+        Ok(Some(Fence {
+            term,
+            session: Arc::new(Mutex::new(session)),
+        }))
+    }
+
+    /// Ends the session that the leader before wrote in, and with it what it left half done.
+    async fn end_session(&self, marks: &Collection<Document>) {
+        let before = marks.find_one(doc! { "_id": CHECKPOINT }).await;
+        if let Ok(Some(before)) = before
+            && let Ok(session) = before.get_document("session")
+        {
+            let end = doc! { "killSessions": [session] };
+            match self.client().database("admin").run_command(end).await {
+                Ok(_) => tracing::info!("The leader before left a transaction; it is ended"),
+                Err(error) => tracing::warn!(
+                    error = words(&error),
+                    "The leader before left a transaction; waiting for the server to end it"
+                ),
+            }
+        }
+    }
+
     /// Writes one commit, all of it or nothing. To be run to its end.
     ///
     /// # Errors
@@ -301,6 +273,14 @@ async fn bulk(
         }
     }
     Ok(())
+}
+
+fn code(error: &Error) -> Option<i32> {
+    match error.kind.as_ref() {
+        ErrorKind::Command(command) => Some(command.code),
+        ErrorKind::Write(mongodb::error::WriteFailure::WriteError(write)) => Some(write.code),
+        _ => None,
+    }
 }
 
 /// What a failure of the server means for a commit.

@@ -22,10 +22,10 @@ mod provision;
 mod series;
 mod words;
 
-pub use alerts::{Checkpoint, Fence};
+pub use alerts::{Checkpoint, Commit, Kept, Line, NoDocument};
 pub use client::ConnectError;
 pub use collections::{Names, Store};
-pub use commit::{Commit, CommitError, Kept, Line, NoDocument};
+pub use commit::{CommitError, Fence};
 pub use controls::{Control, Controls, Request, SilenceRecord};
 pub use dead_letters::{DeadLetter, DeadLetterFilter};
 pub use devices::{DeviceChange, DeviceChanges, Seen};
