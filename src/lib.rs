@@ -6,8 +6,10 @@
 //!
 //! ```text
 //! broker ──MQTT──▶ source ──▶ decode ──▶ lane ──▶ sink ──▶ MongoDB series
-//!                    ▲                               └────▶ MongoDB dead letters
-//!                    └───── ack, in arrival order ◀──┘
+//!                    ▲                               ├────▶ MongoDB feed (what rules select)
+//!                    └───── ack, in arrival order ◀──┤
+//!                                                    └────▶ MongoDB dead letters
+//! feed ──change stream──▶ alert: judge ──▶ state + outbox + history ──▶ receivers
 //! ```
 //!
 //! | step | files |
@@ -19,7 +21,12 @@
 //! | a free writer takes what has gathered | `sink/writer`, `sink/pace`, `sink/batch` |
 //! | one unordered insert, an outcome for every reading | `sink/insert`, `sink/classify`, `store/series` |
 //! | what cannot be stored is kept with its reason | `sink/dead_letter`, `store/dead_letters` |
+//! | what rules look at is written to the feed as well | `sink/feed`, `store/feed` |
 //! | the receipt is settled, the acknowledgement leaves | `model/receipt`, `source/window` |
+//! | the feed comes in by change stream, to whoever leads | `alert/lead`, `alert/term`, `alert/watch` |
+//! | each reading is judged by the rules that select it | `alert/events`, `alert/rules` |
+//! | who is told is decided, and written with the state | `alert/notify/plan`, `alert/turn`, `store/alerts` |
+//! | requests go out, their ends come back | `alert/telling`, `alert/notify` |
 //!
 //! # The promise, and where it is kept
 //!
@@ -31,12 +38,15 @@
 //! 4. A repeated write keeps its ids, and a write of unclear outcome is looked up first:
 //!    `sink/insert`.
 //! 5. Every message is accounted for: [`telemetry::Ledger`].
+//! 6. An alert that was told is later told to be over, and not told twice: the state and the
+//!    requests that follow from it are one transaction (`alert/turn`), a leader that was thought
+//!    dead writes nothing (`store/alerts`), a request keeps its id and body (`store/outbox`).
 //!
 //! # Who may use whom
 //!
-//! `main → cli → app → {source, sink, admin}`; stages never use each other and meet in `model` and
-//! `lane`; `source → decode, lane`; `sink → lane, store`; everything → `config → model, runtime,
-//! telemetry`. `tests/conventions.rs` keeps it so.
+//! `main → cli → app → {source, sink, alert, admin}`; stages never use each other and meet in
+//! `model`, `lane` and the database; `source → decode, lane`; `sink → lane, devices, store`; `alert →
+//! devices, store`; everything → `config → model, runtime, telemetry`. `tests/conventions.rs` keeps it so.
 
 pub mod admin;
 pub mod alert;

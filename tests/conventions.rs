@@ -305,6 +305,8 @@ fn the_shipped_configuration_equals_the_defaults() {
         "flap",
         "quiet",
         "collections",
+        "select",
+        "levels",
     ];
     let mut missing = Vec::new();
     for key in all_keys() {
@@ -360,6 +362,8 @@ fn all_keys() -> BTreeSet<String> {
         "fields.",
         "limits.",
         "write_concern.",
+        "rules.select.",
+        "rules.levels.warning.",
     ] {
         let text = match section {
             "" => "zzzzzzzzzz = 1".to_owned(),
@@ -372,6 +376,10 @@ fn all_keys() -> BTreeSet<String> {
                     section.trim_end_matches('.')
                 )
             }
+            "rules.select." | "rules.levels.warning." => format!(
+                "[[rules]]\n[{}]\nzzzzzzzzzz = 1",
+                section.trim_end_matches('.')
+            ),
             section => format!("[{}]\nzzzzzzzzzz = 1", section.trim_end_matches('.')),
         };
         let mut file = tempfile::NamedTempFile::new().unwrap();

@@ -624,3 +624,31 @@ async fn a_broker_that_forgets_its_sessions_is_an_alarm_and_served_again() {
     publish_all(broker.port, more).await;
     assert_stored_once(&gateway, &stored, 200).await;
 }
+
+#[tokio::test]
+async fn alert_rules_for_prometheus_name_metrics_that_are_there() {
+    let (mongod, broker) = (Mongod::shared().await, Mosquitto::shared().await);
+    let gateway = Plan::new(broker.url(), mongod.uri()).start_ready().await;
+    let (_, page) = gateway.get("/metrics").await;
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/prometheus");
+    let rules = std::fs::read_to_string(folder.join("tidegate.rules.yml")).unwrap();
+    let name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut named = 0;
+    for line in rules
+        .lines()
+        .filter(|line| line.trim_start().starts_with("expr:"))
+    {
+        for word in line
+            .split(|c| !name(c))
+            .filter(|word| word.starts_with("tidegate_"))
+        {
+            let series = |line: &str| {
+                line.strip_prefix(word)
+                    .is_some_and(|rest| rest.starts_with([' ', '{']))
+            };
+            assert!(page.lines().any(series), "{word} is not in /metrics");
+            named += 1;
+        }
+    }
+    assert!(named >= 10, "only {named} metrics named");
+}

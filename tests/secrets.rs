@@ -37,7 +37,14 @@ async fn secrets_stay_secret_while_everything_works() {
         .mqtt(&format!(
             "username = \"u\"\npassword = \"mqtt-{MARKER}\"\nkeep_alive = \"5s\""
         ))
-        .section(&format!("[admin]\ntoken = \"admin-{MARKER}\"\n{TRACE}"));
+        .section(&format!(
+            // A standalone server is enough for secrets; alerts would wait for a replica set.
+            "[alerts]\nenabled = false\n[[receivers]]\nname = \"a\"\nurl = \"https://localhost:1/{MARKER}?k={MARKER}\"\nallow_cidrs = [\"127.0.0.0/8\", \"::1/128\"]\n\
+            token = \"token-{MARKER}\"\nheaders = {{ X-Key = \"header-{MARKER}\" }}\n\
+            [[receivers]]\nname = \"p\"\nkind = \"pagerduty\"\nurl = \"https://localhost:1/{MARKER}\"\nrouting_key = \"routing-{MARKER}\"\n\
+            [watchdog]\nurl = \"https://localhost:1/{MARKER}\"\n\
+            [admin]\ntoken = \"admin-{MARKER}\"\n{TRACE}"
+        ));
     let stored = plan.stored_in(Client::with_uri_str(&uri).await.unwrap());
     let mut gateway = plan.start();
 
@@ -82,6 +89,8 @@ async fn secrets_stay_secret_while_everything_works() {
         vec!["check", "--print"],
         vec!["provision"],
         vec!["dead-letters", "list"],
+        vec!["outbox", "list"],
+        vec!["receivers", "list"],
         vec!["explain", "--topic", "a", "--payload", "1"],
     ] {
         let output = tidegate()
@@ -91,6 +100,16 @@ async fn secrets_stay_secret_while_everything_works() {
             .output()
             .unwrap();
         assert!(output.status.success(), "{arguments:?} {output:?}");
+        seen.push(format!("{output:?}"));
+    }
+    // Neither can be reached, for different reasons.
+    for name in ["a", "p"] {
+        let output = tidegate()
+            .args(["receivers", "test", name, "--config"])
+            .arg(&config)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
         seen.push(format!("{output:?}"));
     }
     gateway.terminate().await;
@@ -154,6 +173,18 @@ async fn secrets_stay_secret_in_every_error() {
         format!("[admin]\ntoken = {{ value = \"{MARKER}\" }}\n"),
         format!("[admin]\ntoken = \"{MARKER}\"\ntoken_file = \"/x\"\nlisten = \"nonsense\"\n"),
         format!("[mongodb]\nuri = {{ {MARKER} = 1 }}\n"),
+        // Receivers: wrong types, bad forms, and what is not used by the kind.
+        format!("[[receivers]]\nname = \"a\"\nurl = [\"https://h/{MARKER}\"]\n"),
+        format!("[[receivers]]\nname = \"a\"\nurl = \"http://h/{MARKER}\"\n"),
+        format!("[[receivers]]\nname = \"a\"\nurl = \"https://u:{MARKER}@h/\"\n"),
+        format!("[[receivers]]\nname = \"a\"\nurl = \"https://10.0.0.1/{MARKER}\"\n"),
+        format!("[[receivers]]\nname = \"a\"\nsecret = \"{MARKER}\"\ntoken = [\"{MARKER}\"]\n"),
+        format!("[[receivers]]\nname = \"a\"\nprevious_secret = {{ a = \"{MARKER}\" }}\n"),
+        format!("[[receivers]]\nname = \"a\"\nrouting_key = [\"{MARKER}\"]\n"),
+        format!("[[receivers]]\nname = \"a\"\nheaders = {{ X-Key = [\"{MARKER}\"] }}\n"),
+        format!("[[receivers]]\nname = \"a\"\nheaders = {{ Host = \"{MARKER}\" }}\n"),
+        format!("[watchdog]\nurl = [\"{MARKER}\"]\n"),
+        format!("[watchdog]\nurl = \"http://h/{MARKER}\"\n"),
     ];
     for mistake in mistakes {
         std::fs::write(&path, &mistake).unwrap();

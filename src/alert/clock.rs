@@ -59,11 +59,6 @@ impl StreamClock {
         self.time.map(|time| Showing { time, blind })
     }
 
-    /// When the newest beat was written.
-    pub fn newest(&self) -> Option<Timestamp> {
-        self.gateways.values().map(|heard| heard.at).max()
-    }
-
     /// Whether any gateway that speaks hears from the broker; `None`: none speaks.
     pub fn linked(&self) -> Option<bool> {
         let mut beats = self.gateways.values().map(|heard| heard.beat.linked);
@@ -116,7 +111,6 @@ mod tests {
             assert_eq!(clock.showing(), Some(expected), "{gateway} {written}");
         }
         assert_eq!(clock.linked(), Some(true));
-        assert_eq!(clock.newest(), Some(at(111)));
     }
 
     #[test]

@@ -45,7 +45,6 @@ impl Term<'_> {
                 Some(News::Quiet(place)) => {
                     self.reached.place = Some(place);
                     self.reached.moved = true;
-                    self.setting.metrics.lag.set(0.0);
                 }
                 Some(News::Ended(error)) => {
                     *feed = self.again(error).await?;

@@ -53,11 +53,11 @@ pub async fn inventory(store: &Store) -> Result<Vec<Listed>, String> {
     let instances = store.kept_as::<InstanceDocument>(state, |id| !id.starts_with(PREFIX));
     let instances = instances.await?.into_iter().map(|(key, document)| Listed {
         key,
+        episode: document.episode(),
         state: document.track.state.name(),
         rule: document.rule,
         device: document.device,
         acked: document.track.ack.is_some(),
-        episode: document.track.episode.map(|episode| *episode),
     });
     let mut all: Vec<_> = own.chain(instances).collect();
     all.sort_by(|a, b| a.key.cmp(&b.key));

@@ -27,7 +27,12 @@ pub(super) async fn lead(
     let ttl = setting.config.alerts.lease.0;
     let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(15));
     while !stopping.is_cancelled() {
-        match take(&setting, ttl).await {
+        let taken = tokio::select! {
+            // Who took it without knowing has it taken away by time.
+            () = stopping.cancelled() => break,
+            taken = take(&setting, ttl) => taken,
+        };
+        match taken {
             Ok(Some(lease)) => {
                 let ended = under(&setting, &lease, ttl, &condition, &stopping).await;
                 setting.metrics.leader.set(0);
@@ -83,7 +88,12 @@ async fn under(
         ttl,
         lost.clone(),
     ));
-    let ended = match Term::begin(setting, lease, condition).await {
+    let begun = tokio::select! {
+        // Nothing has begun that would have to be ended.
+        () = stopping.cancelled() => Err(Ended::Stopped),
+        begun = Term::begin(setting, lease, condition) => begun,
+    };
+    let ended = match begun {
         Ok(term) => {
             setting.metrics.leader.set(1);
             term.run(stopping, &lost).await
@@ -129,7 +139,7 @@ async fn give_up(store: &Store, lease: Lease) {
     let store = store.clone();
     let call = tokio::spawn(async move { store.give_up_lease(&lease).await });
     // It runs out by itself if this does not get through.
-    let _ = timeout(Duration::from_secs(2), call).await;
+    let _ = timeout(Duration::from_millis(500), call).await;
 }
 
 async fn pause(long: Duration, stopping: &CancellationToken) {

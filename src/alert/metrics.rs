@@ -4,6 +4,7 @@ use prometheus::{Gauge, Histogram, IntCounter, IntCounterVec, IntGauge, IntGauge
 
 use super::episode::Change;
 use super::notice::NoticeKind;
+use super::notify::plan::RemarkKind;
 use crate::model::Severity;
 use crate::store::FeedStreamError;
 use crate::telemetry::{Registry, buckets};
@@ -84,8 +85,22 @@ pub(super) const SKIPS: [&str; 6] = [
     "missing",
 ];
 
+/// What keeps a message back; a closed set, see [`super::notify::plan::By`].
+const HELD_BY: [&str; 10] = [
+    "min_severity",
+    "catch_up",
+    "silence",
+    "quiet",
+    "cooldown",
+    "group",
+    "storm",
+    "acked",
+    "refused",
+    "pace",
+];
+
 /// States of an instance; a closed set.
-pub(super) const STATES: [&str; 4] = ["ok", "pending", "firing", "recovering"];
+pub(super) const STATES: [&str; 3] = ["pending", "firing", "recovering"];
 
 impl AlertMetrics {
     /// Registers the families, every series at zero.
@@ -93,6 +108,9 @@ impl AlertMetrics {
         let changes = Change::ALL.map(Change::name);
         let kinds = NoticeKind::ALL.map(NoticeKind::name);
         let levels = Severity::ALL.map(Severity::name);
+        // What holds back, and what never came to be sent.
+        let mut held = RemarkKind::ALL.map(RemarkKind::name).to_vec();
+        held.extend(HELD_BY);
         let restarts = Restart::ALL.map(Restart::name);
         let seconds = |name: &str, help: &str| {
             registry.add(Gauge::new(name, help).expect("the name is a literal in the source"))
@@ -125,7 +143,7 @@ impl AlertMetrics {
             ),
             instances: registry.gauges(
                 "tidegate_alert_instances",
-                "Rules times devices by state, those at rest as far as they are remembered",
+                "Rules times devices by state, those at rest left out",
                 "state",
                 &STATES,
             ),
@@ -151,7 +169,7 @@ impl AlertMetrics {
                 "tidegate_alert_suppressed_total",
                 "Messages held back or never sent",
                 "by",
-                &[],
+                &held,
             ),
             storms: registry.gauge(
                 "tidegate_alert_storms_open",

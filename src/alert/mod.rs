@@ -27,6 +27,8 @@ mod turn;
 mod watch;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 pub use beat::Pulse;
 pub use episode::{Change, EndReason, Ended, Episode, Transition, Wishes};
@@ -35,15 +37,18 @@ pub use notice::{Delivery, Notice, NoticeKind, Settled, Storm};
 
 use crate::config::{Config, FeedMode};
 use crate::devices::Devices;
-use crate::model::Selection;
-use crate::runtime::{Readiness, Tasks};
+use crate::model::{Selection, Timestamp};
+use crate::runtime::{Readiness, Tasks, now};
 use crate::store::{DriverResult, Store};
 use crate::telemetry::Registry;
 use controls::Controls;
 use metrics::AlertMetrics;
-use notify::DeliveryMetrics;
+use notify::{DeliveryMetrics, Watchdog};
 use rules::{RuleSet, Rules};
 use term::Setting;
+
+/// How long ago alerts may have been seen to work for a sign of life to be true.
+const STALE: Duration = Duration::from_secs(15);
 
 /// Evaluation and telling, built but not running.
 #[derive(Clone)]
@@ -51,17 +56,22 @@ pub struct Alerts {
     setting: Arc<Setting>,
     rules: Rules,
     readiness: Readiness,
+    /// The server cannot do what evaluation needs.
+    standalone: Arc<AtomicBool>,
 }
 
 impl Alerts {
     /// With the file's rules in force.
+    ///
+    /// # Errors
+    /// What is wrong with the watchdog.
     pub fn build(
         config: &Config,
         store: &Store,
         devices: &Devices,
         registry: &Registry,
         readiness: &Readiness,
-    ) -> Self {
+    ) -> Result<Self, String> {
         let rules = Rules::new(Arc::new(RuleSet::default()));
         let metrics = Arc::new(AlertMetrics::register(registry));
         let names: Vec<_> = config.receivers.iter().map(|r| r.name.as_str()).collect();
@@ -74,12 +84,16 @@ impl Alerts {
             metrics,
             delivery: DeliveryMetrics::register(registry, &names),
             config: config.clone(),
+            well: Arc::default(),
         };
-        Self {
+        // Built anew where it runs; here its mistakes are told in time.
+        Watchdog::build(&config.watchdog, &config.alerts.environment)?;
+        Ok(Self {
             setting: Arc::new(setting),
             rules,
             readiness: readiness.clone(),
-        }
+            standalone: Arc::default(),
+        })
     }
 
     /// Says which readings the rules in force want to see.
@@ -87,15 +101,23 @@ impl Alerts {
         Arc::new(self.rules.clone())
     }
 
-    /// Reads the rules of the database, before the first reading comes.
+    /// Reads the rules of the database, before the first reading comes, and sees whether they can
+    /// be evaluated at all.
     ///
     /// # Errors
     /// The driver's.
     pub async fn look(&self) -> DriverResult<()> {
-        if self.on() {
-            self.setting.controls.look().await?;
+        if !self.on() {
+            return Ok(());
         }
-        Ok(())
+        if !self.setting.store.replicated().await? {
+            self.standalone.store(true, Ordering::Relaxed);
+            tracing::warn!(
+                "The server is a standalone: it has neither change streams nor transactions, so no rules are evaluated"
+            );
+            return Ok(());
+        }
+        self.setting.controls.look().await
     }
 
     /// Puts the rules and receivers of a reload in force.
@@ -115,16 +137,30 @@ impl Alerts {
             pulse,
             tasks.stopping(),
         );
-        tasks.spawn("beat", beating);
+        tasks.spawn_service("beat", beating);
         tasks.spawn_service("controls", setting.controls.clone().follow());
         if setting.config.alerts.enabled {
             let condition = self.readiness.condition("alerts", "nobody evaluates yet");
             let leading = lead::lead(Arc::clone(setting), condition, tasks.stopping());
             tasks.spawn("alerts", leading);
+            self.watch_over(tasks);
+        }
+    }
+
+    /// Signs of life go out while this gateway leads and sees that it works.
+    fn watch_over(&self, tasks: &Tasks) {
+        let config = &self.setting.config;
+        if let Ok(Some(watchdog)) = Watchdog::build(&config.watchdog, &config.alerts.environment) {
+            let well = Arc::clone(&self.setting.well);
+            let healthy = move || {
+                let seen = Timestamp::from_millis(well.load(Ordering::Relaxed));
+                now().since(seen) < STALE
+            };
+            tasks.spawn_service("watchdog", watchdog.run(healthy, tasks.stopping()));
         }
     }
 
     fn on(&self) -> bool {
-        self.setting.config.feed.mode != FeedMode::Off
+        self.setting.config.feed.mode != FeedMode::Off && !self.standalone.load(Ordering::Relaxed)
     }
 }

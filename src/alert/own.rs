@@ -197,7 +197,7 @@ mod tests {
         let at = |seconds: i64| Timestamp::from_millis(seconds * 1_000);
         let lasting = Some(Duration::from_secs(300));
         let mut own = OwnAlerts::default();
-        let mut raise = |own: &mut OwnAlerts, now| {
+        let raise = |own: &mut OwnAlerts, now| {
             own.raise(Own::AlertGap, now, lasting, "s".into(), Vec::new())
         };
         let fired = raise(&mut own, at(0)).unwrap();

@@ -7,7 +7,7 @@
 //! leader reads what was committed and goes on from that place.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicI64, AtomicU32};
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
@@ -34,6 +34,9 @@ const BEHIND: Duration = Duration::from_secs(10);
 /// What a first term looks back at: readings of the moments before it began.
 const FIRST_LOOK: Duration = Duration::from_secs(60);
 
+/// How long the last turn may take.
+const LAST_TURN: Duration = Duration::from_secs(1);
+
 /// The longest pause of the loop.
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -46,6 +49,8 @@ pub(super) struct Setting {
     pub devices: Devices,
     pub metrics: Arc<AlertMetrics>,
     pub delivery: DeliveryMetrics,
+    /// When evaluation and telling were last seen to work.
+    pub well: Arc<AtomicI64>,
 }
 
 /// How a term ended.
@@ -164,6 +169,7 @@ impl<'a> Term<'a> {
             // What is dropped here was not committed, and counts as not done; calls of the driver
             // run in tasks of their own.
             () = lost.cancelled() => Ended::Lost,
+            () = patience(stopping) => Ended::Stopped,
             ended = self.judge(stopping) => ended,
         };
         self.telling.end().await;
@@ -210,4 +216,10 @@ impl<'a> Term<'a> {
         let due = self.planner.next_due().map(|due| due.since(now));
         due.map_or(SECOND, |due| due.min(SECOND))
     }
+}
+
+/// Until a stop has had its time: a database that hangs must not hold up the exit.
+async fn patience(stopping: &CancellationToken) {
+    stopping.cancelled().await;
+    tokio::time::sleep(LAST_TURN).await;
 }

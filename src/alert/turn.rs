@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::draft::Draft;
 use super::events::unwritable;
 use super::load::CLOCK;
-use super::metrics::gauge;
+use super::metrics::{STATES, gauge};
 use super::notify::Row;
 use super::notify::plan::Plan;
 use super::own::Own;
@@ -31,6 +31,10 @@ const LONGEST_HOLD: Duration = Duration::from_secs(60);
 
 /// How long the gateways must be deaf before somebody is told.
 const STALLED_AFTER: Duration = Duration::from_secs(30);
+
+/// Further behind than this, or with a message owed for so long, alerts do not work as they should.
+const BEHIND_SECONDS: u32 = 30;
+const OVERDUE: Duration = Duration::from_secs(300);
 
 /// How long a refused commit is tried before the term begins anew.
 const REFUSALS: u32 = 5;
@@ -200,6 +204,10 @@ impl Term<'_> {
             self.condition.clear();
         }
         self.publish(deaf);
+        let told = self.telling.oldest().is_none_or(|oldest| oldest < OVERDUE);
+        if self.watching.delivers && self.behind() < BEHIND_SECONDS && told {
+            self.setting.well.store(at.millis(), Ordering::Relaxed);
+        }
         Ok(())
     }
 
@@ -215,6 +223,15 @@ impl Term<'_> {
         self.watching.delivers = true;
     }
 
+    /// Seconds between the last event and the server's own time.
+    fn behind(&self) -> u32 {
+        let server = self.watching.server_seconds.load(Ordering::Relaxed);
+        match self.reached.cluster_seconds {
+            0 => 0,
+            reached => server.saturating_sub(reached),
+        }
+    }
+
     /// Brings the metrics up to date.
     fn publish(&mut self, deaf: bool) {
         let metrics = &self.setting.metrics;
@@ -224,11 +241,8 @@ impl Term<'_> {
             .set(i64::from(self.watching.holding.is_some()));
         let saved = self.reached.saved.elapsed().as_secs_f64();
         metrics.checkpoint_age.set(saved);
-        let server = self.watching.server_seconds.load(Ordering::Relaxed);
-        if server > 0 && self.reached.cluster_seconds > 0 {
-            let behind = server.saturating_sub(self.reached.cluster_seconds);
-            metrics.lag.set(f64::from(behind));
-        }
+        metrics.lag.set(f64::from(self.behind()));
+        metrics.storms.set(gauge(self.planner.storms_open()));
         for (_, counts) in self.engine.take_counts() {
             for (result, count) in counts.results() {
                 let evaluations = &metrics.evaluations;
@@ -244,7 +258,7 @@ impl Term<'_> {
             states[1] += census.firing;
             states[2] += census.recovering;
         }
-        for (state, count) in ["pending", "firing", "recovering"].into_iter().zip(states) {
+        for (state, count) in STATES.into_iter().zip(states) {
             let count = i64::try_from(count).unwrap_or(i64::MAX);
             metrics.instances.with_label_values(&[state]).set(count);
         }

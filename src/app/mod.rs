@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 
 use crate::admin::Admin;
 use crate::alert::Alerts;
+use crate::alert::notify::check_receivers;
 use crate::config::{Config, Loaded, Problems, Sources, survey};
 use crate::decode::Router;
 use crate::devices::Devices;
@@ -52,6 +53,9 @@ pub fn prepare(sources: &Sources) -> Result<Prepared, Problems> {
         && let Err(error) = source::connection(&config.mqtt, 0)
     {
         problems.add(error.key(), error.to_string());
+    }
+    if problems.0.is_empty() {
+        check_receivers(&config.receivers, &config.watchdog, &mut problems);
     }
     // With a value of its own taken out, a stream would be blamed for what follows from that.
     if !loaded.streams_complete {
@@ -105,7 +109,7 @@ impl App {
         let readiness = Readiness::default();
         let ledger = registry.add(Ledger::default());
         registry.process();
-        let metrics = Arc::new(SourceMetrics::register(&registry));
+        let metrics = Arc::new(SourceMetrics::register(&registry, config.mqtt.connections));
         let store = connect_in_time(&config).await?;
         let lossy = TakeLimits {
             loads: config.sink.qos0_messages,
@@ -117,7 +121,8 @@ impl App {
             &LaneMetrics::register(&registry),
         );
         let devices = Devices::new(&config.devices, &registry);
-        let alerts = Alerts::build(&config, &store, &devices, &registry, &readiness);
+        let alerts = Alerts::build(&config, &store, &devices, &registry, &readiness)
+            .map_err(anyhow::Error::msg)?;
         let sink = Sink::build(
             &config,
             &store,

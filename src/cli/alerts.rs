@@ -279,7 +279,7 @@ async fn show(prepared: Prepared, key: String, json: bool) -> anyhow::Result<Exi
     Ok(ExitCode::SUCCESS)
 }
 
-fn standing_line(told: &Standing) -> String {
+pub(super) fn standing_line(told: &Standing) -> String {
     let mut line = told.receiver.clone();
     line += match told.told {
         Some(true) => ": told",

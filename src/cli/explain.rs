@@ -9,8 +9,10 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use super::ConfigArgs;
+use crate::alert::rules::{RuleSet, View, lookup, scalar};
+use crate::config::rules::RuleKind;
 use crate::decode::{Decoded, decode};
-use crate::model::{FieldValue, Message, QoS, Reading, TimeSource, Timestamp};
+use crate::model::{FieldValue, Message, QoS, Reading, Severity, TimeSource, Timestamp};
 use crate::runtime::now;
 
 /// Show what would be stored for a topic and payload, or why nothing would be
@@ -64,10 +66,14 @@ impl Explain {
             received_at: self.received_at.unwrap_or_else(now),
         };
         let decoded = decode(&prepared.router, &message);
+        // Whatever is wrong with a rule has been refused before.
+        let (set, _) = RuleSet::compile(&prepared.loaded.config.rules);
+        let topic = String::from_utf8_lossy(&message.topic);
+        let rules = selecting(&set, &decoded, &topic);
         if self.json {
-            println!("{}", contract(&decoded));
+            println!("{}", contract(&decoded, &rules));
         } else {
-            print!("{}", text(&decoded));
+            print!("{}", text(&decoded, &rules));
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -82,7 +88,37 @@ fn outcome(decoded: &Decoded) -> &'static str {
     }
 }
 
-fn contract(decoded: &Decoded) -> Value {
+/// A rule that looks at a reading.
+struct Selecting {
+    /// Place of the reading.
+    reading: usize,
+    id: String,
+    kind: RuleKind,
+    /// What the value alone would come to, for thresholds: the worst level that it breaches.
+    level: Option<Severity>,
+}
+
+fn selecting(set: &RuleSet, decoded: &Decoded, topic: &str) -> Vec<Selecting> {
+    let stream = decoded.stream.as_ref().map_or("", |stream| stream.name());
+    let mut found = Vec::new();
+    for (place, reading) in decoded.readings.iter().enumerate() {
+        for rule in set.matching(&View::of_reading(reading, topic, stream)) {
+            let field = rule.field().and_then(|name| lookup(&reading.fields, name));
+            let value = scalar(field, rule.config.coerce).ok();
+            let threshold = value.filter(|_| rule.config.kind == RuleKind::Threshold);
+            let verdict = threshold.and_then(|value| rule.judge(&value));
+            found.push(Selecting {
+                reading: place,
+                id: rule.id.to_string(),
+                kind: rule.config.kind,
+                level: verdict.and_then(|verdict| verdict.trigger.worst()),
+            });
+        }
+    }
+    found
+}
+
+fn contract(decoded: &Decoded, rules: &[Selecting]) -> Value {
     let reason = match (&decoded.refused, decoded.ignored) {
         (Some(refusal), _) => Some(refusal.reason.code()),
         (None, Some(ignored)) => Some(ignored.code()),
@@ -94,7 +130,12 @@ fn contract(decoded: &Decoded) -> Value {
         "reason": reason,
         "detail": decoded.refused.as_ref().map(|refusal| refusal.detail.as_str()),
         "readings": decoded.readings.iter().map(reading).collect::<Vec<_>>(),
-        "rules": [],
+        "rules": rules.iter().map(|rule| json!({
+            "id": rule.id,
+            "reading": rule.reading,
+            "kind": rule.kind.name(),
+            "level": rule.level.map(Severity::name),
+        })).collect::<Vec<_>>(),
     })
 }
 
@@ -145,7 +186,7 @@ fn value(field: &FieldValue) -> Value {
     }
 }
 
-fn text(decoded: &Decoded) -> String {
+fn text(decoded: &Decoded, rules: &[Selecting]) -> String {
     let mut lines = Vec::new();
     let stream = decoded
         .stream
@@ -161,7 +202,7 @@ fn text(decoded: &Decoded) -> String {
         lines.push(format!("  reason     {}", refusal.reason));
         lines.push(format!("  detail     {}", refusal.detail));
     }
-    for reading in &decoded.readings {
+    for (place, reading) in decoded.readings.iter().enumerate() {
         lines.push(format!("  device     {}", reading.device));
         if let Some(kind) = &reading.kind {
             lines.push(format!("  type       {kind}"));
@@ -184,6 +225,18 @@ fn text(decoded: &Decoded) -> String {
             lines.push(format!(
                 "  flags      {}",
                 reading.flags.names().collect::<Vec<_>>().join(", ")
+            ));
+        }
+        for rule in rules.iter().filter(|rule| rule.reading == place) {
+            let level = match (rule.kind, rule.level) {
+                (RuleKind::Threshold, Some(level)) => format!(", breaches {level}"),
+                (RuleKind::Threshold, None) => ", breaches nothing".to_owned(),
+                _ => String::new(),
+            };
+            lines.push(format!(
+                "  rule       {} ({}{level})",
+                rule.id,
+                rule.kind.name()
             ));
         }
     }

@@ -6,10 +6,15 @@ mod check;
 mod completions;
 mod dead_letters;
 mod explain;
+mod outbox;
 mod provision;
+mod receive;
+mod receivers;
+mod rules;
 mod run;
 mod silences;
 mod simulate;
+mod webhook;
 mod words;
 
 use std::path::PathBuf;
@@ -52,6 +57,11 @@ enum Command {
     DeadLetters(dead_letters::DeadLetters),
     Alerts(alerts::Alerts),
     Silences(silences::Silences),
+    Rules(rules::RulesCommand),
+    Receivers(receivers::Receivers),
+    Outbox(outbox::OutboxCommand),
+    Webhook(webhook::Webhook),
+    Receive(receive::Receive),
     Completions(completions::Completions),
 }
 
@@ -90,6 +100,11 @@ impl Cli {
             Command::DeadLetters(command) => command.run(),
             Command::Alerts(command) => command.run(),
             Command::Silences(command) => command.run(),
+            Command::Rules(command) => command.run(),
+            Command::Receivers(command) => command.run(),
+            Command::Outbox(command) => command.run(),
+            Command::Webhook(command) => command.run(),
+            Command::Receive(command) => command.run(),
             Command::Completions(command) => command.run(),
         };
         outcome.unwrap_or_else(|error| {

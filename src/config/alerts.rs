@@ -320,7 +320,8 @@ mod tests {
 
     #[test]
     fn mistakes_are_named_with_their_keys() {
-        let check = |change: fn(&mut AlertsConfig)| {
+        type Edit = fn(&mut AlertsConfig);
+        let check = |change: Edit| {
             let mut config = AlertsConfig::default();
             change(&mut config);
             let mut problems = Problems::default();
@@ -330,7 +331,7 @@ mod tests {
         };
         assert_eq!(check(|_| {}), "");
         assert_eq!(check(|c| c.repeat = Span::secs(0)), "");
-        let wrong: [(fn(&mut AlertsConfig), &str); 9] = [
+        let wrong: [(Edit, &str); 9] = [
             (|c| c.environment = "group".into(), "alerts.environment"),
             (|c| c.environment = "a b".into(), "alerts.environment"),
             (|c| c.repeat = Span::secs(1), "alerts.repeat"),

@@ -12,6 +12,9 @@ use crate::store::{DriverResult, Seen, Store, words};
 /// A new device waits this long for others, so that a fleet that comes up is entered in few writes.
 const GATHER: Duration = Duration::from_millis(500);
 
+/// How long the last write may take.
+const LAST_WRITE: Duration = Duration::from_secs(1);
+
 /// Follows the collection for ever; whatever ends a stream, the next one begins with a look at everything.
 pub(super) async fn follow(devices: Devices, store: Store) -> Result<(), Infallible> {
     let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(30));
@@ -31,8 +34,10 @@ pub(super) async fn follow(devices: Devices, store: Store) -> Result<(), Infalli
 
 async fn follow_once(devices: &Devices, store: &Store, backoff: &mut Backoff) -> DriverResult<()> {
     // First the stream, then the look: what changes in between is seen twice, not never.
-    let mut changes = store.watch_devices().await?;
+    let changes = store.watch_devices().await;
     devices.replace(store.all_devices().await?);
+    // A standalone has no change streams: there the looks have to do.
+    let mut changes = changes?;
     backoff.reset();
     while let Some(change) = changes.next().await? {
         devices.apply(change);
@@ -65,7 +70,11 @@ pub(super) async fn write_seen(
             last = Instant::now();
         }
         if !due.is_empty() {
-            write(&devices, &store, due).await;
+            tokio::select! {
+                // A database that hangs must not hold up the exit; the call itself goes on.
+                () = patience(&stopping) => return Ok(()),
+                () = write(&devices, &store, due) => {}
+            }
         }
         if stopping.is_cancelled() {
             return Ok(());
@@ -89,4 +98,10 @@ async fn write(devices: &Devices, store: &Store, due: Vec<Seen>) {
             sightings.note(seen);
         }
     }
+}
+
+/// Until a stop has had its time.
+async fn patience(stopping: &CancellationToken) {
+    stopping.cancelled().await;
+    tokio::time::sleep(LAST_WRITE).await;
 }

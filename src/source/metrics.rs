@@ -61,14 +61,14 @@ pub struct ConnectionSeries {
 
 impl SourceMetrics {
     /// Registers the families.
-    pub fn register(registry: &Registry) -> Self {
+    pub fn register(registry: &Registry, connections: usize) -> Self {
         let ignored: Vec<_> = IgnoreReason::ALL.iter().map(|r| r.code()).collect();
         let kinds: Vec<_> = LinkErrorKind::ALL.iter().map(|k| k.name()).collect();
         let by_connection =
             |name: &str, help: &str| registry.counters(name, help, "connection", &[]);
         let gauge = |name: &str, help: &str| registry.gauges(name, help, "connection", &[]);
         let literal = "name and labels are literals in the source";
-        Self {
+        let metrics = Self {
             ignored: registry.counters(
                 "tidegate_messages_ignored_total",
                 "Messages left out under a named rule",
@@ -146,7 +146,11 @@ impl SourceMetrics {
                 )
                 .expect(literal),
             ),
+        };
+        for index in 0..connections {
+            metrics.connection(index);
         }
+        metrics
     }
 
     /// The series of one connection, at zero.

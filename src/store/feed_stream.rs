@@ -101,6 +101,15 @@ impl Store {
         Ok(FeedStream(stream.with_type()))
     }
 
+    /// Whether the server has change streams and transactions: a standalone has not.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub async fn replicated(&self) -> mongodb::error::Result<bool> {
+        let hello = super::client::hello(self.client()).await?;
+        Ok(hello.contains_key("setName") || hello.get_str("msg") == Ok("isdbgrid"))
+    }
+
     /// The server's own time, in seconds since the epoch: that of its last operation.
     ///
     /// # Errors

@@ -37,9 +37,8 @@ pub use feed::{
 pub use feed_stream::{FeedEvent, FeedStream, FeedStreamError, From, Place};
 pub use history::{PastFeed, PastSeries};
 pub use lease::Lease;
-pub use mongodb::error::Result as StoreResult;
 pub use outbox::{
-    Last, Lease as RowLease, Leased, OUTBOX, Outbox, OutboxFilter, OutboxRow, Progress, RowState,
+    Last, Lease as RowLease, Leased, Outbox, OutboxFilter, OutboxRow, Progress, RowState,
     outbox_indexes,
 };
 pub use probe::probe;

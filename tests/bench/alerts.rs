@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use mongodb::bson::{Document, doc};
 use rumqttc::v5::mqttbytes::QoS;
 use rumqttc::v5::{AsyncClient, MqttOptions};
-use setup::{Services, argument, finished, print_head, settled};
+use setup::{Services, argument, counter, finished, print_head, settled};
 use support::receiver::Receiver;
 
 #[tokio::main]
@@ -138,8 +138,11 @@ fn row(name: &str, samples: &mut [Duration]) -> (f64, f64) {
 
 async fn ingest(messages: u64) {
     let services = Services::start().await;
-    println!("\n                                              messages/s   of off");
+    println!(
+        "\n                                             messages/s    of off       fed   evaluated after"
+    );
     let mut rates: Vec<Vec<f64>> = vec![Vec::new(); 4];
+    let mut behind = vec![(0, 0.0); 4];
     let setups = [
         ("feed off", "[feed]\nmode = \"off\"\n".to_owned()),
         ("feed on, no rules", String::new()),
@@ -159,14 +162,20 @@ async fn ingest(messages: u64) {
             let elapsed = settled(&gateway, warm + messages, Instant::now()).await;
             finished(publisher).await;
             rates[index].push(messages as f64 / elapsed.as_secs_f64());
-            if index > 0 {
-                // The watcher may be behind at the end, but not for long.
-                gateway
-                    .wait_metrics(Duration::from_secs(60), "the watcher is there", |metrics| {
-                        metrics.sum("tidegate_alert_stream_lag_seconds", &[]) <= 2.0
-                    })
-                    .await;
-            }
+            // The watcher may be behind at the end: how long until each rule has seen its readings?
+            let ended = Instant::now();
+            let fed = counter(&gateway, "tidegate_sink_readings_fed_total", &[]).await;
+            let rules = counter(&gateway, "tidegate_alert_rules", &[]).await;
+            gateway
+                .wait_metrics(
+                    Duration::from_secs(120),
+                    "everything is evaluated",
+                    |metrics| {
+                        metrics.sum("tidegate_alert_evaluations_total", &[]) as u64 >= fed * rules
+                    },
+                )
+                .await;
+            behind[index] = (fed, ended.elapsed().as_secs_f64());
             gateway.terminate().await;
         }
     }
@@ -175,9 +184,12 @@ async fn ingest(messages: u64) {
         rates[rates.len() / 2]
     };
     let off = median(&mut rates[0]);
-    for ((name, _), rates) in setups.iter().zip(&mut rates) {
+    for (((name, _), rates), (fed, seconds)) in setups.iter().zip(&mut rates).zip(&behind) {
         let rate = median(rates);
-        println!("  {name:40} {rate:>9.0}     {:>5.2}", rate / off);
+        println!(
+            "  {name:40} {rate:>9.0}     {:>5.2}    {fed:>7} {seconds:>9.1} s",
+            rate / off
+        );
     }
 }
 

@@ -16,6 +16,7 @@ pub mod process;
 pub mod publisher;
 pub mod receiver;
 pub mod scripted_broker;
+pub mod scripted_receiver;
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -2,6 +2,7 @@
 
 mod attempt;
 mod breaker;
+mod check;
 mod classify;
 mod deliver;
 mod guard;
@@ -18,10 +19,15 @@ mod target;
 #[cfg(test)]
 mod testing;
 mod text;
+mod tryout;
+mod watchdog;
 
-pub use classify::Class;
+pub use check::{check_receivers, check_template};
+pub use classify::{Class, Verdict};
 pub use deliver::{Deliverer, DeliveryHandle, ReceiverHealth};
 pub use metrics::DeliveryMetrics;
-pub use receivers::{Rendered, dedup_key, render};
+pub use receivers::{Rendered, render};
 pub use row::{Row, row};
 pub mod plan;
+pub use tryout::{Tried, host, try_out};
+pub use watchdog::Watchdog;

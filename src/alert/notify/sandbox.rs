@@ -155,7 +155,7 @@ fn unit(value: Value, unit: Value) -> Value {
 /// Seconds as `3h 5m`.
 fn duration(value: Value) -> Value {
     match as_f64(&value) {
-        Some(seconds) if seconds >= 0.0 && seconds < 1e15 => {
+        Some(seconds) if (0.0..1e15).contains(&seconds) => {
             Value::from(text::span(Duration::from_secs_f64(seconds)))
         }
         _ => value,

@@ -137,6 +137,11 @@ impl Target {
         })
     }
 
+    /// Networks that are not public but allowed.
+    pub fn allowed(&self) -> &[IpNet] {
+        &self.allowed
+    }
+
     /// Makes the request, once.
     ///
     /// # Errors

@@ -72,7 +72,7 @@ pub fn notice(kind: NoticeKind) -> Notice {
     Notice {
         id: "00112233445566778899aabbccddeeff".into(),
         receiver: "r".into(),
-        key: episode.key.clone(),
+        key: format!("plant:{}", episode.key),
         sequence: 3,
         kind,
         severity: episode.severity,
@@ -94,7 +94,7 @@ pub fn group(kind: NoticeKind) -> Notice {
         member.key = format!("cold-room-high:{device}");
         notice.episodes.push(member);
     }
-    notice.key = "group:r:rule=cold-room-high".into();
+    notice.key = "group:plant:r:rule=cold-room-high".into();
     notice.truncated = 2;
     notice.group = words(&[("rule", "cold-room-high")]);
     notice

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::*;
-use crate::alert::{Change, EndReason};
+use crate::alert::{Change, EndReason, Episode};
 use crate::config::RuleConfig;
-use crate::model::FieldValue;
+use crate::model::{FieldValue, Timestamp};
 
 /// An engine, its transitions, and words to talk to it. Times are seconds after an epoch that
 /// every story shares.
@@ -860,6 +860,18 @@ fn what_is_ok_again_keeps_its_document_until_a_checkpoint_has_its_mark() {
     let stored = story.engine.checkpoint();
     assert_eq!(stored.removed, ["r:d"]);
     assert_eq!(stored.buckets.len(), 1);
+}
+
+#[test]
+fn what_is_removed_and_there_again_in_one_round_is_written() {
+    let mut story = Story::new(rule("field = 't'\nop = '>'\nat = 5"));
+    story.says(0.0, 9.0);
+    assert_eq!(story.engine.take_dirty().documents.len(), 1);
+    let other = rule("field = 'u'\nop = '>'\nat = 5");
+    story.engine.replace(other, at(1.0), &mut story.out);
+    story.reads(sample("d", 2.0, 2.0, &[("u", FieldValue::Double(9.0))]));
+    let dirty = story.engine.take_dirty();
+    assert_eq!((dirty.documents.len(), dirty.removed.len()), (1, 0));
 }
 
 #[test]

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::episodes::Telling;
 use super::evaluate::{Levels, Scalar, Test, Verdict};
 use super::hash;
 use super::select::Selector;
-use crate::alert::Wishes;
 use crate::config::rules::{
     AbsenceTarget, Backfill, Clock, OnGap, OnNoData, Operand, Presence, RateMode, RuleKind,
 };
@@ -43,8 +43,8 @@ pub struct Rule {
     pub max_age_ms: i64,
     /// Whether history is judged too.
     pub backfill: bool,
-    /// Its wishes about notifications.
-    pub wishes: Wishes,
+    /// What it says of its episodes.
+    pub telling: Arc<Telling>,
     /// What an edit is judged by.
     pub prints: Prints,
 }
@@ -248,10 +248,7 @@ impl Rule {
             },
             max_age_ms: millis(config.max_age),
             backfill: config.backfill == Backfill::Evaluate,
-            wishes: Wishes {
-                cooldown: config.cooldown.map(|span| span.0),
-                repeat: config.repeat.iter().map(|(s, span)| (*s, span.0)).collect(),
-            },
+            telling: Arc::new(Telling::of(config)),
             prints: Prints::of(config),
             config: config.clone(),
         })

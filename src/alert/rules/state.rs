@@ -1,7 +1,6 @@
 //! The transition table: a state and what is known in, the next state and its effect out.
 //!
-//! The numbers are those of the table in `docs` and in `rules test --coverage`; the first row that
-//! fits decides. Everything about times has been worked out before: a row only asks for facts.
+//! `rules test --coverage` shows the rows by number; the first one that fits decides. Everything about times has been worked out before: a row only asks for facts.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,9 @@
 //! What the devices say: topics and payloads.
 
 use std::fmt::Write;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use anyhow::bail;
 
@@ -28,8 +30,13 @@ pub struct Fleet {
     bad: f64,
     late: f64,
     out_of_order: f64,
+    warming: Option<Duration>,
+    began: OnceLock<Timestamp>,
     sequence: AtomicU64,
 }
+
+/// What the first device's temperature rises to and comes back from, where it does.
+const WARM: std::ops::Range<f64> = 4.0..10.0;
 
 /// One publish.
 pub struct Publication<'a> {
@@ -45,12 +52,14 @@ pub fn imitates(stream: &StreamConfig) -> bool {
 }
 
 impl Fleet {
-    /// `shares`: bad, late, out of order.
+    /// `shares`: bad, late, out of order. `warming`: how long the first device takes to get warm
+    /// and cold again.
     pub fn new(
         stream: &StreamConfig,
         devices: u32,
         fields: u32,
         shares: (f64, f64, f64),
+        warming: Option<Duration>,
     ) -> anyhow::Result<Self> {
         if !stream.values.is_empty() || !stream.readings.is_empty() || stream.pivot.is_some() {
             bail!(
@@ -88,6 +97,8 @@ impl Fleet {
             bad,
             late,
             out_of_order,
+            warming,
+            began: OnceLock::new(),
             sequence: AtomicU64::new(0),
         })
     }
@@ -96,7 +107,8 @@ impl Fleet {
     pub fn next(&self, now: Timestamp) -> Publication<'_> {
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
         // The remainder fits: it is below the number of topics.
-        let topic = &self.topics[(sequence % self.topics.len() as u64) as usize];
+        let device = (sequence % self.topics.len() as u64) as usize;
+        let topic = &self.topics[device];
         if self.bad > 0.0 && fastrand::f64() < self.bad {
             let kind = fastrand::usize(..BAD.len());
             return Publication {
@@ -123,7 +135,10 @@ impl Fleet {
         let _ = write!(payload, "\"seq\":{sequence}");
         for field in 0..self.fields {
             let phase = (sequence as f64 / self.topics.len() as f64 / 60.0) + f64::from(field);
-            let value = 20.0 + 5.0 * phase.sin() + fastrand::f64() * 0.1;
+            let value = match self.warming {
+                Some(span) if device == 0 && field == 0 => self.warmth(now, span),
+                _ => 20.0 + 5.0 * phase.sin() + fastrand::f64() * 0.1,
+            };
             let _ = match field {
                 0 => write!(payload, ",\"temperature\":{value:.2}"),
                 n => write!(payload, ",\"f{n}\":{value:.2}"),
@@ -135,6 +150,14 @@ impl Fleet {
             payload: payload.into_bytes(),
             bad: false,
         }
+    }
+
+    /// The temperature of a room that gets warm and cold again, over and over.
+    fn warmth(&self, now: Timestamp, span: Duration) -> f64 {
+        let began = *self.began.get_or_init(|| now);
+        let turns = now.since(began).as_secs_f64() / span.as_secs_f64().max(0.001);
+        let up_and_down = 1.0 - (turns.fract() * 2.0 - 1.0).abs();
+        WARM.start + (WARM.end - WARM.start) * up_and_down
     }
 
     fn shifted(&self, now: Timestamp) -> Timestamp {

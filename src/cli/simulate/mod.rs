@@ -61,6 +61,10 @@ pub struct Simulate {
     /// Share of readings that are a few seconds out of order (0 to 1)
     #[arg(long, default_value_t = 0.0, value_parser = share)]
     out_of_order: f64,
+    /// Let the first device's temperature rise from 4 to 10 and fall back, over and over, each time
+    /// within this span: something for rules to see
+    #[arg(long, value_name = "SPAN", value_parser = humantime::parse_duration)]
+    warming: Option<Duration>,
     /// Un-confirmed messages per connection
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u16).range(1..))]
     window: u16,
@@ -93,6 +97,7 @@ impl Simulate {
             self.devices.max(1),
             self.fields,
             (self.bad, self.late, self.out_of_order),
+            self.warming,
         )?);
         block_on(async {
             let totals = Arc::new(Totals::default());

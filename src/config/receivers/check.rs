@@ -334,3 +334,7 @@ pub(in crate::config) fn check_cidrs(place: &str, cidrs: &[String], problems: &m
         }
     }
 }
+
+#[cfg(test)]
+#[path = "check_tests.rs"]
+mod tests;

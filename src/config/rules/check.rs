@@ -1,4 +1,4 @@
-//! What is wrong with a rule, and what is odd about it. Key within the rule, then a message that
+//! What is wrong with a rule. Key within the rule, then a message that
 //! says what was expected. Nothing stops at the first mistake.
 
 use std::time::Duration;
@@ -7,7 +7,7 @@ use super::ladder::{self, ladder};
 use super::operand::{Op, Operand};
 use super::select::SelectConfig;
 use super::{
-    AbsenceTarget, Backfill, Clock, LevelConfig, MAX_WINDOW_ENTRIES, OnGap, OnNoData, Presence,
+    AbsenceTarget, Backfill, LevelConfig, MAX_WINDOW_ENTRIES, OnGap, OnNoData, Presence,
     RESERVED_PREFIX, RuleConfig, RuleKind, Span,
 };
 use crate::model::{Filter, Severity};
@@ -20,7 +20,7 @@ const MAX_SPAN: Duration = Duration::from_secs(366 * 86_400);
 
 /// Mistakes as they are found.
 #[derive(Default)]
-pub(super) struct Found(Vec<(String, String)>);
+pub(super) struct Found(pub(super) Vec<(String, String)>);
 
 impl Found {
     pub(super) fn add(&mut self, key: impl Into<String>, message: impl Into<String>) {
@@ -199,11 +199,10 @@ fn keys_of_other_kinds(rule: &RuleConfig, found: &mut Found) {
 fn condition(rule: &RuleConfig, found: &mut Found) {
     let named = !rule.field.is_empty();
     match (rule.kind, rule.target()) {
-        (RuleKind::Absence, AbsenceTarget::Device) => {
-            if named {
-                found.add("field", "is given, but target = \"device\" looks at none");
-            }
+        (RuleKind::Absence, AbsenceTarget::Device) if named => {
+            found.add("field", "is given, but target = \"device\" looks at none");
         }
+        (RuleKind::Absence, AbsenceTarget::Device) => {}
         (RuleKind::Absence, AbsenceTarget::Field) if !named => {
             found.add("field", "is missing: target = \"field\" needs it");
         }
@@ -327,7 +326,7 @@ fn times(rule: &RuleConfig, found: &mut Found) {
     }
 }
 
-fn holds(rule: &RuleConfig) -> impl Iterator<Item = Span> {
+pub(super) fn holds(rule: &RuleConfig) -> impl Iterator<Item = Span> {
     rule.ladder().into_values().filter_map(|level| level.hold)
 }
 
@@ -353,49 +352,6 @@ fn texts(rule: &RuleConfig, found: &mut Found) {
             }
         }
     }
-}
-
-/// What is allowed but hardly meant.
-pub(super) fn oddities(rule: &RuleConfig) -> Vec<(String, String)> {
-    let mut found = Found::default();
-    if let Some(every) = rule.expected_interval {
-        if rule.kind != RuleKind::Absence && rule.clock == Clock::Event {
-            let short = |hold: &Span| !hold.0.is_zero() && *hold < every;
-            if let Some(hold) = holds(rule).find(short) {
-                found.add(
-                    "for",
-                    format!(
-                        "is {hold}, less than the {every} between readings: it means \"the second such reading\""
-                    ),
-                );
-            }
-        }
-        if let Some(timeout) = rule.timeout.filter(|timeout| *timeout <= every) {
-            found.add(
-                "timeout",
-                format!("is {timeout}, but readings are {every} apart: it tells of every one"),
-            );
-        }
-    }
-    if rule.kind == RuleKind::Count && rule.on_no_data == OnNoData::Keep {
-        found.add(
-            "on_no_data",
-            "is \"keep\": where events stop, no reading comes to clear the count; { resolve_after = \"1h\" } would",
-        );
-    }
-    if rule.op.is_some_and(Op::takes_any)
-        && rule.epsilon == 0.0
-        && rule
-            .ladder()
-            .values()
-            .any(|level| matches!(level.at, Some(Operand::Number(n)) if n.fract() != 0.0))
-    {
-        found.add(
-            "epsilon",
-            "is 0: measured fractions are hardly ever exactly equal",
-        );
-    }
-    found.0
 }
 
 /// How many a level of `count` asks for, if it is a count.

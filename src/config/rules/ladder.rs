@@ -201,7 +201,7 @@ fn counts(rule: &RuleConfig, levels: &[(Severity, LevelConfig)], found: &mut Fou
                 format!("is {at}: expected 1 to {MAX_WINDOW_ENTRIES}"),
             );
         }
-        if level.clear.is_some() && !count_of(level.clear.as_ref()).is_some_and(|n| n < at) {
+        if level.clear.is_some() && count_of(level.clear.as_ref()).is_none_or(|n| n >= at) {
             found.add(
                 key("clear"),
                 format!("expected a whole number below {at}, or it would clear while it fires"),

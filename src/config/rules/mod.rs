@@ -4,7 +4,9 @@
 //! depends on `kind`; a key that means nothing for a rule's kind is a mistake, not ignored.
 
 mod check;
+mod choices;
 mod ladder;
+mod odd;
 mod operand;
 mod select;
 
@@ -12,6 +14,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use choices::{AbsenceTarget, Backfill, Clock, OnGap, OnNoData, Presence, RateMode, RuleKind};
 pub use operand::{Op, Operand};
 pub use select::{SelectConfig, Words};
 
@@ -27,6 +30,9 @@ pub const MAX_WINDOW_ENTRIES: u64 = 10_000;
 
 /// Prefix of the ids of what the gateway says of itself.
 pub const RESERVED_PREFIX: &str = "tidegate.";
+
+/// How the message about a receiver ends that is not there.
+pub const UNKNOWN_RECEIVER: &str = "is not the name of a receiver";
 
 /// One rule, as written in the file or in the collection `alert_rules`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -143,113 +149,6 @@ pub struct LevelConfig {
     pub hold: Option<Span>,
     /// How long it must be clear to recover.
     pub recover_for: Option<Span>,
-}
-
-/// How readings become a verdict.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RuleKind {
-    /// The value itself.
-    #[default]
-    Threshold,
-    /// Its change over time.
-    Rate,
-    /// How many readings in a window satisfy a condition.
-    Count,
-    /// Silence.
-    Absence,
-}
-
-impl RuleKind {
-    /// The stable name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Threshold => "threshold",
-            Self::Rate => "rate",
-            Self::Count => "count",
-            Self::Absence => "absence",
-        }
-    }
-}
-
-/// What a pause longer than `max_gap` does to a running `for`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum OnGap {
-    /// It starts again.
-    #[default]
-    Restart,
-    /// The pause counts.
-    Bridge,
-}
-
-/// Which clock `for` runs on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Clock {
-    /// That of the readings: it ends with a reading, never in silence.
-    #[default]
-    Event,
-    /// That of receipt: it ends by itself, the last value is taken to hold. For devices that
-    /// report changes only.
-    Wall,
-}
-
-/// What becomes of an open episode when the device falls silent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OnNoData {
-    /// It stays.
-    #[default]
-    Keep,
-    /// It ends after so long, with the reason `no_data`.
-    ResolveAfter(Span),
-}
-
-/// Which direction of change counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RateMode {
-    /// Upwards is positive.
-    #[default]
-    Rising,
-    /// Downwards is positive.
-    Falling,
-    /// Both are.
-    Abs,
-}
-
-/// What must not be missing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum AbsenceTarget {
-    /// Any reading of the device.
-    #[default]
-    Device,
-    /// A sound value of the field.
-    Field,
-}
-
-/// Which readings prove that a device is there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Presence {
-    /// Every one that is received.
-    #[default]
-    Receipt,
-    /// Those no older than `max_age`.
-    Fresh,
-}
-
-/// What to do with readings older than `max_age`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Backfill {
-    /// Store them, judge nothing by them.
-    #[default]
-    Ignore,
-    /// Judge them as any other.
-    Evaluate,
 }
 
 impl Default for RuleConfig {
@@ -373,7 +272,7 @@ impl RuleConfig {
 
     /// What is allowed but hardly meant: key within the rule, and why.
     pub fn warnings(&self) -> Vec<(String, String)> {
-        check::oddities(self)
+        odd::oddities(self)
     }
 
     pub(super) fn validate_all(
@@ -402,7 +301,7 @@ impl RuleConfig {
                 if !receivers.iter().any(|receiver| receiver.name == *name) {
                     problems.add(
                         format!("rules.{index}.receivers"),
-                        format!("{name:?} is not the name of a receiver"),
+                        format!("{name:?} {UNKNOWN_RECEIVER}"),
                     );
                 }
             }

@@ -24,9 +24,6 @@ use super::provision::{ProvisionError, Provisioned, index, index_with};
 use crate::config::streams::WriteConcernConfig;
 pub use row::{Last, Lease, OutboxRow, RowState};
 
-/// The collection, unless somebody names another.
-pub const OUTBOX: &str = "alert_outbox";
-
 /// What came of asking for a lease.
 #[derive(Debug)]
 pub enum Leased<N> {

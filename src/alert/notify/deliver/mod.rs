@@ -8,7 +8,7 @@
 mod handle;
 mod records;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -59,6 +59,8 @@ pub struct Deliverer {
     next_count: Instant,
     /// At start, ends that nobody has noted are reported once more.
     first_look: bool,
+    /// Rows that have ended since the look under way began: it may have seen them before.
+    ended: HashSet<String>,
 }
 
 /// Time that only goes forward, and that a test can drive.
@@ -116,6 +118,7 @@ impl Deliverer {
             next_look: clock.since,
             next_count: clock.since,
             first_look: true,
+            ended: HashSet::new(),
         };
         deliverer.configure(receivers);
         let handle = DeliveryHandle::new(orders, owner, shared);
@@ -172,6 +175,7 @@ impl Deliverer {
         }
         if !self.looking && Instant::now() >= self.next_look {
             self.looking = true;
+            self.ended.clear();
             let (records, ends) = (self.records.clone(), self.first_look);
             let known = self.queue.ids();
             self.jobs
@@ -197,13 +201,22 @@ impl Deliverer {
                     self.queue.push(row, now);
                 }
             }
-            Command::Recall(id) => {
-                if self.queue.recall(&id) == Recall::Now {
-                    let records = self.records.clone();
-                    self.jobs.spawn(async move { records.recall(id).await });
-                }
-            }
+            Command::Recall(id) => self.recall(id),
             Command::Configure(receivers) => self.configure(receivers),
+        }
+    }
+
+    fn recall(&mut self, id: String) {
+        if self.queue.recall(&id) == Recall::Now {
+            let records = self.records.clone();
+            self.jobs.spawn(async move { records.recall(id).await });
+        }
+    }
+
+    /// The row stays for another attempt, unless somebody has asked for it meanwhile.
+    fn stays(&mut self, id: String) {
+        if self.queue.wanted_back(&id) {
+            self.recall(id);
         }
     }
 
@@ -228,10 +241,14 @@ impl Deliverer {
             Done::Attempted(row, Attempted::Sent { verdict, took }) => {
                 self.judge(&row, &verdict, took);
             }
-            Done::Attempted(row, Attempted::Held) => self.queue.not_sent(&row.id, HELD, now),
+            Done::Attempted(row, Attempted::Held) => {
+                self.queue.not_sent(&row.id, HELD, now);
+                self.stays(row.id);
+            }
             Done::Attempted(row, Attempted::NoDatabase(why)) => {
                 tracing::debug!(row = %row.id, why, "No lease; trying again");
                 self.queue.not_sent(&row.id, HELD, now);
+                self.stays(row.id);
             }
             Done::Attempted(row, Attempted::Ended(ended)) => {
                 self.queue.recorded(&row.id, true, now);
@@ -249,8 +266,9 @@ impl Deliverer {
             }
             Done::Written { id, delivery } => {
                 let row = self.queue.recorded(&id, delivery.is_some(), now);
-                if let (Some(row), Some(delivery)) = (row, delivery) {
-                    self.settle(row, delivery);
+                match (row, delivery) {
+                    (Some(row), Some(delivery)) => self.settle(row, delivery),
+                    _ => self.stays(id),
                 }
             }
             Done::Recalled { id, row } => match row {
@@ -271,10 +289,11 @@ impl Deliverer {
                 self.looking = false;
                 self.next_look = Instant::now() + if failed { HELD } else { LOOK_EVERY };
                 self.first_look &= failed;
-                for row in queued {
+                let known = std::mem::take(&mut self.ended);
+                for row in queued.into_iter().filter(|row| !known.contains(&row.id)) {
                     self.queue.push(row, now);
                 }
-                for row in ended {
+                for row in ended.into_iter().filter(|row| !known.contains(&row.id)) {
                     self.report(row);
                 }
             }
@@ -343,6 +362,9 @@ impl Deliverer {
 
     fn settle(&mut self, row: Row, outcome: Delivery) {
         let at = runtime::now();
+        if self.looking {
+            self.ended.insert(row.id.clone());
+        }
         match &outcome {
             Delivery::Accepted if row.notice.kind == NoticeKind::Firing => {
                 let took = at.since(row.created);
@@ -387,8 +409,13 @@ impl Deliverer {
 
     /// Ends what is under way, in time, and gives the leases back of what was not sent.
     async fn finish(mut self) {
+        // What was asked for before the stop is still done, but for new requests.
+        while let Ok(command) = self.commands.try_recv() {
+            self.obey(command);
+        }
         let deadline = Instant::now() + LAST_REQUESTS;
-        loop {
+        // A look for rows need not end.
+        while self.jobs.len() > usize::from(self.looking) {
             tokio::select! {
                 // Whoever is not done at the deadline leaves its lease behind, which tells.
                 () = tokio::time::sleep_until(deadline) => break,
@@ -396,14 +423,6 @@ impl Deliverer {
                     Some(done) => self.done(done.expect("jobs do not panic; if one does, so does this task")),
                     None => break,
                 },
-            }
-        }
-        while let Ok(command) = self.commands.try_recv() {
-            if let Command::Deliver(rows) = command {
-                let now = self.clock.now();
-                rows.into_iter().for_each(|row| {
-                    self.queue.push(row, now);
-                });
             }
         }
         self.records.release(self.queue.leased()).await;

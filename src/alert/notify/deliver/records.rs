@@ -10,7 +10,7 @@ use super::super::queue::Step;
 use super::super::row::Row;
 use crate::alert::{Delivery, Notice};
 use crate::runtime::Backoff;
-use crate::store::{Outbox, StoreResult, words};
+use crate::store::{DriverResult, Outbox, words};
 
 /// Rows loaded at once.
 const PAGE: usize = 500;
@@ -108,7 +108,7 @@ impl Records {
             } else {
                 Vec::new()
             };
-            StoreResult::Ok((queued, ended))
+            DriverResult::Ok((queued, ended))
         });
         let looked = call
             .await
@@ -137,12 +137,10 @@ impl Records {
     pub async fn release(self, ids: Vec<String>) {
         let (outbox, owner) = (self.outbox, self.owner);
         let call = tokio::spawn(async move { outbox.release(&ids, &owner).await });
-        match tokio::time::timeout(Duration::from_secs(3), call).await {
-            Ok(Ok(Err(error))) => {
-                tracing::debug!(why = words(&error), "Leases not given back; they run out");
-            }
-            // Waited for long enough; the call goes on in its own task.
-            Ok(_) | Err(_) => {}
+        // Waited for so long and no longer; the call goes on in its own task.
+        let answered = tokio::time::timeout(Duration::from_secs(3), call).await;
+        if let Ok(Ok(Err(error))) = answered {
+            tracing::debug!(why = words(&error), "Leases not given back; they run out");
         }
     }
 
@@ -150,7 +148,7 @@ impl Records {
     async fn until_written<T, F>(&self, call: impl Fn() -> F) -> T
     where
         T: Send + 'static,
-        F: Future<Output = StoreResult<T>> + Send + 'static,
+        F: Future<Output = DriverResult<T>> + Send + 'static,
     {
         let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
         loop {

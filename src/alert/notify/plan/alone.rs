@@ -90,6 +90,7 @@ fn under_way(view: &View<'_>) -> Step {
     let stale = !wanted
         || view.ends_only
         || (fires && view.episode.severity > row.severity)
+        || (fires && row.kind != NoticeKind::Firing && view.episode.severity != row.severity)
         || (row.kind == NoticeKind::Repeat && view.acked_until.is_some())
         || (view.muted)().is_some();
     if stale { Step::Recall } else { Step::Idle }

@@ -203,6 +203,8 @@ impl Planner {
         let critical = episode.severity == Severity::Critical;
         let group = self.group(&key, &receiver, episode);
         let sequence = group.line.sequence;
+        let row = group.line.row.as_ref();
+        let closing = row.is_some_and(|row| row.kind == NoticeKind::Resolved);
         group.ended.remove(&episode.key);
         group.firing.insert(&episode.key, episode.severity);
         group.changed = true;
@@ -211,8 +213,8 @@ impl Planner {
         if let Way::Group { member, .. } = &mut alert.entries[index].way {
             *member = Some(Member {
                 episode: alert.episode.id.clone(),
-                // One that came back before its end was told never left.
-                joined: old.map_or(sequence, |m| m.joined),
+                // One that came back before its end was said never left.
+                joined: old.filter(|_| !closing).map_or(sequence, |m| m.joined),
                 changed: sequence,
                 ended: false,
             });
@@ -371,10 +373,9 @@ impl Planner {
         let Some(Cooldown { at, .. }) = entry.cooldown else {
             return false;
         };
-        let length = episode
-            .wishes
-            .cooldown
-            .unwrap_or(self.terms.policy.cooldown.0);
+        // The next episode may come with another wish.
+        let wish = episode.wishes.cooldown.unwrap_or_default();
+        let length = wish.max(self.terms.policy.cooldown.0);
         let over = at.plus(length);
         if over > now {
             self.wait(Id::Entry(episode.key.clone(), entry.slot), over, now);

@@ -101,9 +101,9 @@ impl Gate {
         openings.chain(self.sent.next(MINUTE)).min()
     }
 
-    /// How many more requests that are not new incidents fit into this minute of a storm. Chosen
-    /// so that a storm of one rule stays below two requests a second-minute pair of `open`: the
-    /// new incidents that opened it, as many ends, and the storm's own messages.
+    /// How many more requests that are no new incidents fit into this minute of a storm: with as
+    /// many new incidents of one rule as open a storm, and the storm's own messages, they stay
+    /// below twice that number.
     pub(super) fn room(&self, config: &StormConfig, now: Timestamp) -> usize {
         let budget = (2 * config.open).saturating_sub(5).max(10);
         budget.saturating_sub(self.sent.count(now, MINUTE))

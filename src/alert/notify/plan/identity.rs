@@ -30,11 +30,16 @@ pub(super) fn group_key(
 
 /// The key of a storm's incident; no rule: of all rules.
 pub(super) fn storm_key(environment: &str, receiver: &str, rule: Option<&str>) -> String {
-    let rest = match rule {
-        Some(rule) => format!("{receiver}:{rule}"),
-        None => receiver.to_owned(),
-    };
-    bounded(&format!("storm:{environment}"), &rest)
+    let prefix = format!("storm:{environment}");
+    match rule {
+        // Where it would not be clear which is which.
+        _ if receiver.contains(':') => {
+            let rest = format!("{}:{receiver}{rule:?}", receiver.len());
+            format!("{prefix}:h:{}", hash128(&rest))
+        }
+        Some(rule) => bounded(&prefix, &format!("{receiver}:{rule}")),
+        None => bounded(&prefix, receiver),
+    }
 }
 
 /// The id of a row.
@@ -97,6 +102,8 @@ mod tests {
             group_key("prod", "night shift", &labels(&[])),
             storm_key("prod", "ops", Some("cold")),
             storm_key("prod", "ops", None),
+            storm_key("prod", "ops:cold", None),
+            storm_key("prod", "ops:cold", Some("")),
         ];
         assert_eq!(keys[0], "prod:cold:dev-1");
         assert_eq!(keys[7], "storm:prod:ops:cold");

@@ -29,6 +29,7 @@ mod retire;
 mod route;
 mod settle;
 mod silence;
+mod standing;
 mod storm;
 mod storm_turn;
 mod terms;
@@ -45,8 +46,17 @@ pub use silence::{Matcher, Silence};
 pub use storm::StormState;
 
 #[cfg(test)]
+#[path = "contract_tests.rs"]
+mod contract_tests;
+#[cfg(test)]
+#[path = "group_tests.rs"]
+mod group_tests;
+#[cfg(test)]
 #[path = "random_tests.rs"]
 mod random_tests;
+#[cfg(test)]
+#[path = "storm_tests.rs"]
+mod storm_tests;
 #[cfg(test)]
 #[path = "world_tests.rs"]
 mod world_tests;

@@ -6,7 +6,7 @@ use super::alert::{Alert, FAR, Way};
 use super::due::{Due, Id};
 use super::gate::Gate;
 use super::group::Group;
-use super::output::{By, Doc, Plan, Remark, RemarkKind, Saved, Standing};
+use super::output::{By, Doc, Plan, Remark, RemarkKind, Saved};
 use super::silence::Silence;
 use super::storm::StormState;
 use super::terms::Terms;
@@ -164,41 +164,6 @@ impl Planner {
             true => Some(now),
             false => self.due.next(),
         }
-    }
-
-    /// How an alert stands with each of its receivers.
-    pub fn suppressed(&self, key: &str) -> Vec<Standing> {
-        let Some(alert) = self.alerts.get(key) else {
-            return Vec::new();
-        };
-        let mut standings = Vec::new();
-        for entry in &alert.entries {
-            let (line, heard) = match (&entry.storm, &entry.way) {
-                (Some(storm), _) => (self.storms.get(storm).map(|s| &s.line), true),
-                (None, Way::Alone(line)) => (Some(line), true),
-                (None, Way::Group { key, member }) => {
-                    let line = self.groups.get(key).map(|g| &g.line);
-                    let heard = |l: &Line| member.as_ref().is_some_and(|m| l.maybe > m.joined);
-                    (line, line.is_some_and(heard))
-                }
-            };
-            let told = line.and_then(|l| l.told.as_ref()).filter(|_| heard);
-            let key = match (&entry.way, line) {
-                (_, Some(line)) => line.key.clone(),
-                (Way::Group { key, .. }, None) => key.clone(),
-                (Way::Alone(line), None) => line.key.clone(),
-            };
-            standings.push(Standing {
-                receiver: entry.receiver.clone(),
-                key,
-                told: told.map(|t| t.sure),
-                severity: told.and_then(|t| t.severity),
-                at: told.map(|t| t.at),
-                under_way: line.and_then(|l| l.row.as_ref()).map(|row| row.kind),
-                held: entry.held.clone(),
-            });
-        }
-        standings
     }
 
     /// Everything that is due at `now`.

@@ -118,3 +118,7 @@ impl QuietHours {
             .max_by_key(|(_, until)| *until)
     }
 }
+
+#[cfg(test)]
+#[path = "quiet_tests.rs"]
+mod tests;

@@ -184,3 +184,7 @@ impl<'de> Deserialize<'de> for Matcher {
         text.parse().map_err(serde::de::Error::custom)
     }
 }
+
+#[cfg(test)]
+#[path = "silence_tests.rs"]
+mod tests;

@@ -106,7 +106,8 @@ impl StormState {
             let unwanted = !self.open && row.kind != NoticeKind::Resolved && !row.recalling;
             return if unwanted { Step::Recall } else { Step::Idle };
         }
-        let free = |resolved| line.free_at(self.worst, resolved).filter(|at| *at > now);
+        let level = self.members.worst().unwrap_or(self.worst);
+        let free = |resolved| line.free_at(level, resolved).filter(|at| *at > now);
         let Some(told) = &line.told else {
             return match (self.open, free(false)) {
                 (false, _) => Step::Idle,
@@ -118,7 +119,7 @@ impl StormState {
             return free(true).map_or(Step::Close, Step::Wait);
         }
         let news = self.total >= self.told_total.saturating_mul(2).max(1)
-            || told.severity.is_none_or(|severity| self.worst > severity);
+            || told.severity.is_none_or(|severity| level > severity);
         let due = if news {
             line.emitted.map_or(now, |at| at.plus(INTERVAL))
         } else {

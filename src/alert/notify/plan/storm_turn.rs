@@ -43,7 +43,6 @@ impl Planner {
                 None
             }
             Step::Open => {
-                self.note_opening(&storm.receiver.clone(), "", now);
                 self.say_storm(&mut storm, NoticeKind::Firing, now, turn);
                 None
             }
@@ -143,6 +142,9 @@ impl Planner {
         if storm.sample.is_empty() {
             // All were over before it could be told.
             return;
+        }
+        if kind == NoticeKind::Firing {
+            self.note_opening(&storm.receiver, "", now);
         }
         let severity = storm.members.worst().unwrap_or(storm.worst);
         let most = self.terms.receiver(&storm.receiver).max_alerts;

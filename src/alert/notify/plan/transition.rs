@@ -186,15 +186,12 @@ impl Planner {
             state.ended.insert(key.to_owned());
         } else {
             *member = None;
+            let kind = match state.line.retry {
+                Some(_) => RemarkKind::NeverNotified,
+                None => RemarkKind::CancelledUnsent,
+            };
             let receiver = Some(entry.receiver.as_str());
-            self.remark(
-                now,
-                RemarkKind::CancelledUnsent,
-                key,
-                Some(episode),
-                receiver,
-                None,
-            );
+            self.remark(now, kind, key, Some(episode), receiver, None);
         }
         self.dirty.insert(Id::Group(group.clone()));
         self.due.touch(Id::Group(group));

@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::row::{BORN_USABLE, Row, give_up_after};
 use crate::model::Timestamp;
 use channel::{Channel, Rank};
-pub use step::{News, Outcome, Step};
+pub use step::{News, Step};
 
 /// Requests under way in all.
 const MOST_FLYING: usize = 64;
@@ -42,6 +42,8 @@ struct Entry {
     deadline: Timestamp,
     /// By our clock, until when nobody else may send it.
     leased_until: Option<Timestamp>,
+    /// Somebody wants it back as soon as what is under way has ended.
+    wanted_back: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +72,8 @@ pub struct Job {
 pub enum Recall {
     /// It is held still, to be written down.
     Now,
-    /// It is being sent, or its end is being written down.
+    /// It is being sent, or what became of it is being written down: see
+    /// [`Queue::wanted_back`] afterwards.
     Busy,
     /// There is no such row.
     Unknown,
@@ -151,6 +154,7 @@ impl Queue {
             ready_at: row.next_at.unwrap_or(now),
             deadline: row.queued_at.plus(give_up_after(row.notice.kind)),
             leased_until: (ours && row.attempts == 0).then(|| row.created.plus(BORN_USABLE)),
+            wanted_back: false,
             row,
         };
         self.deadlines.insert((entry.deadline, id.clone()));
@@ -241,7 +245,10 @@ impl Queue {
             return Recall::Unknown;
         };
         match entry.stage {
-            Stage::Flying { .. } | Stage::Settling => Recall::Busy,
+            Stage::Flying { .. } | Stage::Settling => {
+                entry.wanted_back = true;
+                Recall::Busy
+            }
             Stage::Behind | Stage::Waiting => {
                 entry.stage = Stage::Settling;
                 if let Some(channel) = self.channels.get_mut(&entry.row.receiver) {
@@ -252,7 +259,12 @@ impl Queue {
         }
     }
 
-    /// Rows that are ours by lease but are not being sent, and those that are being.
+    /// Whether somebody wanted the row back while it was being sent.
+    pub fn wanted_back(&self, id: &str) -> bool {
+        self.rows.get(id).is_some_and(|entry| entry.wanted_back)
+    }
+
+    /// Rows that are ours by lease but are not being sent.
     pub fn leased(&self) -> Vec<String> {
         let idle = |entry: &&Entry| {
             matches!(entry.stage, Stage::Behind | Stage::Waiting) && entry.leased_until.is_some()

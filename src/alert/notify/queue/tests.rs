@@ -147,6 +147,7 @@ fn one_at_a_time_for_a_key_four_for_a_receiver_sixty_four_in_all() {
     let job = world.queue.next(world.now).unwrap();
     assert!(world.queue.next(world.now).is_none(), "the key is busy");
     assert_eq!(world.queue.recall("r-a-1"), Recall::Busy);
+    assert!(world.queue.wanted_back("r-a-1"));
     // Also while the end is being written down.
     let sent = world
         .queue
@@ -458,4 +459,184 @@ fn what_is_old_gets_its_turn() {
         world.run(until, ok);
     }
     assert!(world.ended.contains_key("r-old-1"));
+}
+
+/// What may happen next in a random run.
+#[derive(Debug, Clone)]
+enum Event {
+    Push {
+        receiver: bool,
+        key: u8,
+    },
+    Land {
+        which: usize,
+        class: Class,
+        ambiguous: bool,
+    },
+    Written {
+        which: usize,
+    },
+    Recall {
+        which: usize,
+    },
+    NoLease {
+        which: usize,
+    },
+    Wait {
+        seconds: u16,
+    },
+}
+
+fn event() -> impl proptest::strategy::Strategy<Value = Event> {
+    use proptest::prelude::*;
+    let classes = prop::sample::select(&Class::ALL[..]);
+    prop_oneof![
+        3 => (any::<bool>(), 0..6_u8).prop_map(|(receiver, key)| Event::Push { receiver, key }),
+        6 => (any::<usize>(), classes, any::<bool>())
+            .prop_map(|(which, class, ambiguous)| Event::Land { which, class, ambiguous }),
+        6 => any::<usize>().prop_map(|which| Event::Written { which }),
+        1 => any::<usize>().prop_map(|which| Event::Recall { which }),
+        1 => any::<usize>().prop_map(|which| Event::NoLease { which }),
+        3 => (0..900_u16).prop_map(|seconds| Event::Wait { seconds }),
+    ]
+}
+
+/// A run in which attempts and writes overlap in any way.
+#[derive(Default)]
+struct Random {
+    sequence: u64,
+    flying: Vec<Row>,
+    writing: Vec<(String, bool)>,
+    known: Vec<String>,
+    /// Rows accepted, by receiver and key.
+    accepted: BTreeMap<(String, String), Vec<u64>>,
+    ended: std::collections::BTreeSet<String>,
+}
+
+fn pick<T>(from: &mut Vec<T>, which: usize) -> Option<T> {
+    (!from.is_empty()).then(|| from.remove(which % from.len()))
+}
+
+impl Random {
+    fn land(&mut self, world: &mut World, which: usize, class: Class, ambiguous: bool) {
+        let Some(row) = pick(&mut self.flying, which) else {
+            return;
+        };
+        let judged = Verdict {
+            ambiguous,
+            ..verdict(class)
+        };
+        let outcome = world.queue.sent(&row.id, &judged, world.now, 0.5).unwrap();
+        let ended = matches!(outcome.step, Step::Finish { .. });
+        if class == Class::Ok {
+            let line = (row.receiver.clone(), row.key.clone());
+            self.accepted.entry(line).or_default().push(row.sequence);
+        }
+        self.writing.push((row.id, ended));
+    }
+
+    fn written(&mut self, world: &mut World, which: usize) {
+        let Some((id, ended)) = pick(&mut self.writing, which) else {
+            return;
+        };
+        world.queue.recorded(&id, ended, world.now);
+        if ended {
+            assert!(self.ended.insert(id), "a row ends once");
+        } else if world.queue.wanted_back(&id) && world.queue.recall(&id) == Recall::Now {
+            self.writing.push((id, true));
+        }
+    }
+
+    fn step(&mut self, world: &mut World, event: &Event) {
+        match *event {
+            Event::Push { receiver, key } => {
+                self.sequence += 1;
+                let receiver = if receiver { "r" } else { "other" };
+                let kind = NoticeKind::ALL[usize::try_from(self.sequence % 4).unwrap()];
+                let mut row = made(
+                    receiver,
+                    &format!("k{key}"),
+                    self.sequence,
+                    kind,
+                    Severity::Error,
+                );
+                (row.created, row.queued_at) = (world.now, world.now);
+                self.known.push(row.id.clone());
+                world.push(row);
+            }
+            Event::Land {
+                which,
+                class,
+                ambiguous,
+            } => self.land(world, which, class, ambiguous),
+            Event::Written { which } => self.written(world, which),
+            Event::Recall { which } => {
+                if let Some(id) = self.known.get(which % self.known.len().max(1)).cloned()
+                    && world.queue.recall(&id) == Recall::Now
+                {
+                    self.writing.push((id, true));
+                }
+            }
+            Event::NoLease { which } => {
+                if let Some(row) = pick(&mut self.flying, which) {
+                    world.queue.not_sent(&row.id, SECOND, world.now);
+                }
+            }
+            Event::Wait { seconds } => {
+                world.now = world.now.plus(Duration::from_secs(seconds.into()));
+            }
+        }
+        for (id, step) in world.queue.expired(world.now) {
+            assert!(matches!(step, Step::Finish { .. }));
+            self.writing.push((id, true));
+        }
+        while let Some(job) = world.queue.next(world.now) {
+            self.flying.push(job.row);
+        }
+        for receiver in ["r", "other"] {
+            let mut keys: Vec<&String> = self
+                .flying
+                .iter()
+                .filter(|row| row.receiver == receiver)
+                .map(|row| &row.key)
+                .collect();
+            assert!(keys.len() <= 4);
+            let count = keys.len();
+            keys.sort();
+            keys.dedup();
+            assert_eq!(keys.len(), count, "one at a time for a key");
+        }
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn whatever_happens_order_is_kept_and_every_row_ends(events in proptest::collection::vec(event(), 1..200)) {
+        let mut world = World::new((5.0, 10.0));
+        let mut random = Random::default();
+        for event in &events {
+            random.step(&mut world, event);
+        }
+        // The receivers work again, and somebody has looked at their configuration.
+        let paces = ["r", "other"].map(|name| (name.to_owned(), (50.0, 50.0)));
+        world.queue.configure(&BTreeMap::from(paces), world.now);
+        let mut rounds = 0;
+        while random.ended.len() < random.known.len() {
+            rounds += 1;
+            assert!(rounds < 10_000, "{:?} of {:?} ended", random.ended, random.known);
+            while !random.writing.is_empty() {
+                random.written(&mut world, 0);
+            }
+            while !random.flying.is_empty() {
+                random.land(&mut world, 0, Class::Ok, false);
+            }
+            random.step(&mut world, &Event::Wait { seconds: 1 });
+        }
+        for sequences in random.accepted.values() {
+            assert!(sequences.is_sorted(), "{sequences:?}");
+        }
+        assert_eq!(world.queue.oldest(), None);
+        assert_eq!(world.queue.wake(world.now), None);
+        assert!(world.queue.standing(world.now).iter().all(|one| one.flying == 0 && one.waiting == 0));
+    }
 }

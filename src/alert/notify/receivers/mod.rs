@@ -17,8 +17,6 @@ use crate::alert::Notice;
 use crate::config::{ReceiverConfig, ReceiverKind};
 use view::View;
 
-pub use view::dedup_key;
-
 /// What a row carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rendered {

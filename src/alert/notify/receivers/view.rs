@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
 
 use super::super::{sandbox, text};
 use super::context::{Alert, kind_name, storm_data, value_with_unit};
@@ -14,8 +13,6 @@ use crate::model::{Severity, Timestamp};
 
 /// Alerts named in a text.
 const MOST_NAMED: usize = 20;
-/// Longest key: PagerDuty takes 255 bytes, the others more.
-const MOST_KEY: usize = 200;
 
 /// One message.
 #[derive(Debug, Clone)]
@@ -55,7 +52,7 @@ impl<'a> View<'a> {
             config,
             notice,
             environment,
-            key: dedup_key(environment, &notice.key),
+            key: notice.key.clone(),
             summary: String::new(),
             text: String::new(),
             alerts,
@@ -401,27 +398,5 @@ pub fn clock(at: Timestamp) -> String {
     match text.get(..19) {
         Some(seconds) if text.ends_with('Z') => format!("{} UTC", seconds.replace('T', " ")),
         _ => text,
-    }
-}
-
-/// What a receiver knows an incident by: plain and short, or a hash that is.
-pub fn dedup_key(environment: &str, key: &str) -> String {
-    let plain = |text: &str| {
-        text.chars()
-            .all(|c| c.is_ascii_alphanumeric() || "_.:-".contains(c))
-    };
-    let whole = format!("{environment}:{key}");
-    if whole.len() <= MOST_KEY && plain(&whole) {
-        return whole;
-    }
-    let digest = Sha256::digest(whole.as_bytes());
-    let hex: String = digest[..16]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    if environment.len() <= 64 && plain(environment) {
-        format!("{environment}:h:{hex}")
-    } else {
-        format!("h:{hex}")
     }
 }

@@ -152,8 +152,8 @@ impl Engine {
             let own = episode
                 .tags
                 .iter()
-                .filter(|(name, value)| old(name) != Some(value.as_str()));
-            let mut tags: Vec<_> = own.map(|(n, v)| (n.clone(), v.clone())).collect();
+                .filter(|(name, value)| old(name) != Some(&**value));
+            let mut tags: Vec<_> = own.map(|(n, v)| (n.to_string(), v.to_string())).collect();
             for (name, value) in &known.tags {
                 if !tags.iter().any(|(n, _)| n == name) {
                     tags.push((name.clone(), value.clone()));

@@ -9,7 +9,7 @@ use crate::alert::Transition;
 use crate::alert::rules::instance::Instance;
 use crate::alert::rules::rule::Rule;
 use crate::alert::rules::state::Input;
-use crate::alert::rules::step::{Stepped, event, refreshed, silent};
+use crate::alert::rules::step::{Stepped, event, silent, update};
 use crate::model::{Severity, Timestamp};
 
 /// Ticks further apart than this mean that nobody was looking in between, in milliseconds.
@@ -48,12 +48,29 @@ impl Engine {
             self.clock.frozen = false;
             self.clock.thawed = now;
         }
+        self.pass(now, out);
+    }
+
+    /// Time passes up to `to`, and nobody was blind meanwhile: for who tells a whole story and
+    /// need not tick through it.
+    pub fn advance(&mut self, to: Timestamp, out: &mut Vec<Transition>) {
+        let now = to.millis();
+        if self.clock.tick.is_none() {
+            self.clock.thawed = now;
+        }
+        self.clock.frozen = false;
+        self.clock.tick = self.clock.tick.max(Some(now));
+        self.pass(now, out);
+    }
+
+    /// Lets every deadline up to `now` pass.
+    fn pass(&mut self, now: i64, out: &mut Vec<Transition>) {
         while let Some(Reverse((at, slot, number))) = self.due.peek().copied()
             && at <= now
         {
             self.due.pop();
             if self.unqueue(slot, number, at) {
-                self.look(slot, number, now, out);
+                self.look(slot, number, at, now, out);
             }
         }
     }
@@ -80,8 +97,9 @@ impl Engine {
         own
     }
 
-    /// Does what is due for one instance, in order of time, and queues it again.
-    fn look(&mut self, slot: u32, number: u32, now: i64, out: &mut Vec<Transition>) {
+    /// Does what is due for one instance by `to`, and queues it again for what comes later: so that
+    /// over a long time everything happens in order.
+    fn look(&mut self, slot: u32, number: u32, to: i64, now: i64, out: &mut Vec<Transition>) {
         let rule = std::sync::Arc::clone(&self.rules.rules()[number as usize]);
         let thawed = self.clock.thawed;
         // Four levels at the most, then stale, no data, unack, forget: more would be a loop.
@@ -95,7 +113,7 @@ impl Engine {
                 .find(number)
                 .ok()
                 .and_then(|place| due(&entry.instances[place].1, &rule, gap_ms, thawed));
-            let Some((at, what)) = next.filter(|(at, _)| *at <= now) else {
+            let Some((at, what)) = next.filter(|(at, _)| *at <= to) else {
                 break;
             };
             let mut limited = false;
@@ -200,7 +218,7 @@ fn act(
             if let Some(track) = instance.track.as_deref_mut() {
                 track.ack = None;
                 if track.state.is_open() {
-                    stepped.transition = refreshed(who.rule, track, at);
+                    stepped.transition = update(who, track, at);
                     stepped.urgent = true;
                 }
             }

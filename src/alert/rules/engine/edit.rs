@@ -12,7 +12,7 @@ use crate::alert::rules::rule::{Prints, Rule};
 use crate::alert::rules::select::{Match, View};
 use crate::alert::rules::set::RuleSet;
 use crate::alert::rules::state::State;
-use crate::alert::rules::step::{Stepped, Who, dress, edited, refreshed};
+use crate::alert::rules::step::{Stepped, Who, dress, edited, update};
 use crate::alert::{EndReason, Transition};
 use crate::model::{Severity, Timestamp};
 
@@ -80,9 +80,13 @@ impl Engine {
         let mut census = vec![Census::default(); rules.len()];
         let mut counts = vec![RuleCounts::default(); rules.len()];
         for (number, place) in moved.iter().enumerate() {
-            if let Some(place) = place {
-                census[*place as usize] = self.census[number];
-                counts[*place as usize] = std::mem::take(&mut self.counts[number]);
+            let taken = std::mem::take(&mut self.counts[number]);
+            match place {
+                Some(place) => {
+                    census[*place as usize] = self.census[number];
+                    counts[*place as usize] = taken;
+                }
+                None => self.gone.push((Arc::clone(&old.rules()[number].id), taken)),
             }
         }
         self.census = census;
@@ -126,7 +130,7 @@ impl Engine {
                     Some(track) if track.state.is_open() => {
                         dress(who.rule, track);
                         Stepped {
-                            transition: refreshed(who.rule, track, now.millis()),
+                            transition: update(who, track, now.millis()),
                             urgent: true,
                             ..Stepped::default()
                         }
@@ -169,7 +173,12 @@ impl Engine {
         let mut kind = None;
         let episode = track.and_then(|track| track.episode.as_deref());
         if let Some(episode) = episode {
-            tags.extend(episode.tags.iter().map(|(n, v)| (n.clone(), v.clone())));
+            tags.extend(
+                episode
+                    .tags
+                    .iter()
+                    .map(|(n, v)| (n.to_string(), v.to_string())),
+            );
             kind = episode.device_type.as_deref();
         }
         if let Some(known) = known {

@@ -9,6 +9,8 @@
 mod devices;
 mod due;
 mod edit;
+mod hand;
+mod query;
 mod store;
 
 use std::cmp::Reverse;
@@ -20,17 +22,17 @@ pub use store::{Checkpoint, Dirty};
 
 use super::counts::{Census, RuleCounts};
 use super::hash;
-use super::instance::{Ack, Instance};
+use super::instance::Instance;
 use super::judge::{Touched, judge, note};
 use super::rule::Rule;
 use super::sample::Sample;
 use super::select::{Match, View};
 use super::set::RuleSet;
-use super::state::{Input, State};
-use super::step::{Stepped, Who, event, refreshed};
-use crate::alert::{Episode, Transition};
+use super::state::State;
+use super::step::{Stepped, Who};
+use crate::alert::Transition;
 use crate::config::rules::OnGap;
-use crate::model::{DeviceId, Timestamp};
+use crate::model::DeviceId;
 
 /// Rules and the state of each for each device.
 #[derive(Debug)]
@@ -52,6 +54,8 @@ pub struct Engine {
     /// By rule.
     census: Vec<Census>,
     counts: Vec<RuleCounts>,
+    /// Of rules that are no longer there.
+    gone: Vec<(Arc<str>, RuleCounts)>,
     /// Readings of devices that are out of service.
     disabled: u64,
     /// Whether a rule that asks for a topic takes readings that have none.
@@ -137,6 +141,7 @@ impl Engine {
             touched: Vec::new(),
             removed: Vec::new(),
             clock: StreamClock::default(),
+            gone: Vec::new(),
             disabled: 0,
             assume_topic: false,
             scratch: Vec::new(),
@@ -342,121 +347,6 @@ impl Engine {
             None => false,
         }
     }
-
-    /// Somebody knows of it: reminders stop until then, or for the rest of the episode. `false`:
-    /// nothing of that key is open.
-    pub fn ack(
-        &mut self,
-        key: &str,
-        until: Option<Timestamp>,
-        now: Timestamp,
-        out: &mut Vec<Transition>,
-    ) -> bool {
-        let ack = Ack {
-            until: until.map(Timestamp::millis),
-        };
-        self.flag(key, Some(ack), now, out)
-    }
-
-    /// Takes an acknowledgement back.
-    pub fn unack(&mut self, key: &str, now: Timestamp, out: &mut Vec<Transition>) -> bool {
-        self.flag(key, None, now, out)
-    }
-
-    fn flag(
-        &mut self,
-        key: &str,
-        ack: Option<Ack>,
-        now: Timestamp,
-        out: &mut Vec<Transition>,
-    ) -> bool {
-        let Some((slot, number)) = self.find(key) else {
-            return false;
-        };
-        self.step(slot, number, out, |who, instance| {
-            match instance.track.as_deref_mut() {
-                Some(track) if track.state.is_open() => {
-                    track.ack = ack;
-                    Stepped {
-                        transition: refreshed(who.rule, track, now.millis()),
-                        urgent: true,
-                        ..Stepped::default()
-                    }
-                }
-                _ => Stepped::default(),
-            }
-        })
-    }
-
-    /// Ends an episode by hand; it fires again only after a clear reading. `false`: nothing of
-    /// that key is open.
-    pub fn resolve(&mut self, key: &str, now: Timestamp, out: &mut Vec<Transition>) -> bool {
-        let Some((slot, number)) = self.find(key) else {
-            return false;
-        };
-        self.step(slot, number, out, |who, instance| {
-            event(who, instance, Input::Manual, now.millis(), None)
-        })
-    }
-
-    /// The instance of a key.
-    fn find(&self, key: &str) -> Option<(u32, u32)> {
-        if let Some((rule, device)) = key.split_once(':').filter(|(rule, _)| *rule != "h") {
-            let slot = *self.slots.get(&DeviceId::new(device)?)?;
-            return Some((slot, self.rules.number(rule)?));
-        }
-        // A hashed key does not say whose it is. Only what has a track can be meant.
-        let entries = (0..).zip(&self.entries);
-        let mut tracks = entries.filter_map(|(slot, entry)| entry.as_ref().map(|e| (slot, e)));
-        tracks.find_map(|(slot, entry)| {
-            let with_track = entry.instances.iter().filter(|(_, i)| i.track.is_some());
-            let named = |(number, _): &&(u32, Instance)| {
-                let rule = &self.rules.rules()[*number as usize];
-                hash::key(&rule.id, &entry.device) == key
-            };
-            with_track
-                .clone()
-                .find(named)
-                .map(|(number, _)| (slot, *number))
-        })
-    }
-
-    /// The state of a rule for a device.
-    pub fn instance(&self, rule: &str, device: &DeviceId) -> Option<&Instance> {
-        let entry = self.entries[*self.slots.get(device)? as usize].as_ref()?;
-        let place = entry.find(self.rules.number(rule)?).ok()?;
-        Some(&entry.instances[place].1)
-    }
-
-    /// Every open episode, in the order of the devices' first readings.
-    pub fn episodes(&self) -> impl Iterator<Item = &Episode> {
-        let entries = self.entries.iter().flatten();
-        entries
-            .flat_map(|entry| &entry.instances)
-            .filter(|(_, instance)| instance.state().is_open())
-            .filter_map(|(_, instance)| instance.track.as_ref()?.episode.as_deref())
-    }
-
-    /// What was counted since the last call, by rule; rules without anything are left out.
-    pub fn take_counts(&mut self) -> Vec<(Arc<str>, RuleCounts)> {
-        let rules = self.rules.rules().iter();
-        rules
-            .zip(&mut self.counts)
-            .map(|(rule, counts)| (Arc::clone(&rule.id), std::mem::take(counts)))
-            .filter(|(_, counts)| *counts != RuleCounts::default())
-            .collect()
-    }
-
-    /// How many instances are in which state, by rule.
-    pub fn census(&self) -> impl Iterator<Item = (&Arc<str>, Census)> {
-        let rules = self.rules.rules().iter();
-        rules.map(|rule| &rule.id).zip(self.census.iter().copied())
-    }
-
-    /// Readings left out since the last call because their device is out of service.
-    pub fn take_disabled(&mut self) -> u64 {
-        std::mem::take(&mut self.disabled)
-    }
 }
 
 fn count(census: &mut Census, state: State, change: impl FnOnce(&mut u64)) {
@@ -470,7 +360,7 @@ fn count(census: &mut Census, state: State, change: impl FnOnce(&mut u64)) {
 
 #[cfg(test)]
 #[path = "../engine_tests.rs"]
-mod tests;
+pub(super) mod tests;
 
 #[cfg(test)]
 #[path = "../replay_tests.rs"]

@@ -6,14 +6,15 @@
 //! which only changed ones are written. After a restart the stream is read again from the
 //! checkpoint; a document is that old or newer, and its watermark refuses what it knows.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::{Engine, StreamClock};
 use crate::alert::rules::hash;
-use crate::alert::rules::instance::{DeviceMarks, Instance, InstanceDocument, Mark, MarkBucket};
-use crate::alert::rules::state::State;
+use crate::alert::rules::instance::Instance;
+use crate::alert::rules::stored::{DeviceMarks, InstanceDocument, Mark, MarkBucket};
 use crate::alert::{Change, EndReason, Ended, Transition};
 use crate::model::{DeviceId, Timestamp};
 
@@ -46,13 +47,16 @@ pub struct Checkpoint {
 impl Engine {
     /// What must be stored together with the transitions since the last call.
     pub fn take_dirty(&mut self) -> Dirty {
-        let mut documents = Vec::new();
+        let mut documents: Vec<InstanceDocument> = Vec::new();
         for (slot, number) in std::mem::take(&mut self.urgent) {
             let Some((rule, entry, place)) = self.place(slot, number) else {
                 continue;
             };
             let key = hash::key(&rule.id, &entry.device);
             let instance = &entry.instances[place].1;
+            if !instance.dirt.urgent {
+                continue; // Removed and made again since: it is in the list twice.
+            }
             // One that is ok again keeps its document until a checkpoint has its mark.
             documents.extend(InstanceDocument::of(key, &rule, &entry.device, instance));
             if let Some(instance) = self.instance_mut(slot, number) {
@@ -60,10 +64,11 @@ impl Engine {
                 instance.dirt.urgent = false;
             }
         }
-        Dirty {
-            documents,
-            removed: std::mem::take(&mut self.removed),
-        }
+        let mut removed = std::mem::take(&mut self.removed);
+        // What was removed and is there again is written, not deleted, in whatever order.
+        let keys: HashSet<&str> = documents.iter().map(|d| d.key.as_str()).collect();
+        removed.retain(|key| !keys.contains(key.as_str()));
+        Dirty { documents, removed }
     }
 
     /// What must be stored together with the place in the stream that has been reached.
@@ -76,6 +81,9 @@ impl Engine {
             let key = hash::key(&rule.id, &entry.device);
             let bucket = usize::from(hash::bucket(&entry.device));
             let instance = &entry.instances[place].1;
+            if !instance.dirt.touched {
+                continue;
+            }
             let document = InstanceDocument::of(key.clone(), &rule, &entry.device, instance);
             let stored = instance.dirt.stored;
             match document {
@@ -123,7 +131,7 @@ impl Engine {
         let Some(now) = self.clock.tick else {
             return;
         };
-        let rules = std::sync::Arc::clone(&self.rules);
+        let rules = Arc::clone(&self.rules);
         for bucket in 0..self.buckets.len() {
             if !self.buckets[bucket].1 {
                 continue;
@@ -229,7 +237,13 @@ impl Engine {
             return;
         };
         let mut instance = document.mark.restore();
-        instance.track = Some(Box::new(document.track));
+        let mut track = Box::new(document.track);
+        // One text for all of a rule, not one for each that comes from a document.
+        let telling = &self.rules.rules()[number as usize].telling;
+        if let Some(episode) = track.episode.as_mut().filter(|e| e.telling == *telling) {
+            episode.telling = Arc::clone(telling);
+        }
+        instance.track = Some(track);
         instance.dirt.stored = true;
         let state = instance.state();
         self.put(&device, number, instance);
@@ -285,14 +299,10 @@ impl Engine {
         &self,
         slot: u32,
         number: u32,
-    ) -> Option<(
-        std::sync::Arc<crate::alert::rules::rule::Rule>,
-        &super::Entry,
-        usize,
-    )> {
+    ) -> Option<(Arc<crate::alert::rules::rule::Rule>, &super::Entry, usize)> {
         let entry = self.entries.get(slot as usize)?.as_ref()?;
         let place = entry.find(number).ok()?;
-        let rule = std::sync::Arc::clone(&self.rules.rules()[number as usize]);
+        let rule = Arc::clone(&self.rules.rules()[number as usize]);
         Some((rule, entry, place))
     }
 
@@ -347,20 +357,18 @@ fn orphan(
     removed: &mut Vec<String>,
     out: &mut Vec<Transition>,
 ) {
-    let mut track = document.track;
-    if track.state.is_open()
-        && let Some(mut episode) = track.episode.take()
+    if document.track.state.is_open()
+        && let Some(mut episode) = document.episode()
     {
         let floor = u64::try_from(now.millis()).unwrap_or_default();
-        episode.sequence = (track.sequence + 1).max(floor);
+        episode.sequence = (episode.sequence + 1).max(floor);
         episode.ended = Some(Ended { at: now, reason });
         episode.flags.clear();
-        track.state = State::Ok;
         out.push(Transition {
             change: Change::Resolved,
             at: now,
-            previous: track.level,
-            episode: *episode,
+            previous: document.track.level,
+            episode,
         });
     }
     removed.push(document.key);
