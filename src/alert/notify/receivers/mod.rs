@@ -10,6 +10,7 @@ mod pagerduty;
 mod slack;
 mod template;
 mod view;
+mod wording;
 
 use serde_json::Value;
 
