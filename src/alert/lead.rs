@@ -35,7 +35,7 @@ pub(super) async fn lead(
         match taken {
             Ok(Some(lease)) => {
                 let ended = under(&setting, &lease, ttl, &condition, &stopping).await;
-                setting.metrics.leader.set(0);
+                setting.metrics.rest();
                 match ended {
                     Ended::Stopped => {}
                     Ended::Lost => {

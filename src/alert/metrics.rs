@@ -56,6 +56,7 @@ pub struct AlertMetrics {
     pub(super) skipped: IntCounterVec,
     pub(super) instances: IntGaugeVec,
     pub(super) firing: IntGaugeVec,
+    pub(super) rule_firing: IntGaugeVec,
     pub(super) transitions: IntCounterVec,
     pub(super) notices: IntCounterVec,
     pub(super) remarks: IntCounterVec,
@@ -153,6 +154,12 @@ impl AlertMetrics {
                 "severity",
                 &levels,
             ),
+            rule_firing: registry.gauges(
+                "tidegate_alert_rule_firing",
+                "Alerts that fire, by rule, of the first 500 rules in force",
+                "rule",
+                &[],
+            ),
             transitions: registry.counters(
                 "tidegate_alert_transitions_total",
                 "Changes of alerts",
@@ -219,6 +226,22 @@ impl AlertMetrics {
                 "Documents of the feed that were evaluated",
             ),
         }
+    }
+
+    /// This gateway does not lead any more: what fires is for its successor to say.
+    pub(super) fn rest(&self) {
+        for gauge in [&self.leader, &self.storms, &self.blind, &self.catching_up] {
+            gauge.set(0);
+        }
+        self.lag.set(0.0);
+        self.checkpoint_age.set(0.0);
+        for state in STATES {
+            self.instances.with_label_values(&[state]).set(0);
+        }
+        for level in Severity::ALL {
+            self.firing.with_label_values(&[level.name()]).set(0);
+        }
+        self.rule_firing.reset();
     }
 
     pub(super) fn rules(&self, in_force: usize, refused: usize) {

@@ -13,6 +13,7 @@ mod draft;
 mod episode;
 mod events;
 mod gap;
+mod gauges;
 mod inventory;
 mod lead;
 mod load;

@@ -6,6 +6,7 @@
 //! is told by its time when it comes again; it never leads it. If the process dies here, the next
 //! leader reads what was committed and goes on from that place.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32};
 use std::time::{Duration, Instant};
@@ -102,6 +103,8 @@ pub(super) struct Watching {
     pub delivers: bool,
     /// The server's time, as last asked.
     pub server_seconds: Arc<AtomicU32>,
+    /// Rules that have a series of their own.
+    pub shown: HashSet<Arc<str>>,
     pub second: Instant,
 }
 
@@ -154,6 +157,7 @@ impl<'a> Term<'a> {
                 heard: Instant::now(),
                 delivers: false,
                 server_seconds: Arc::default(),
+                shown: HashSet::new(),
                 second: Instant::now(),
             },
         };

@@ -8,12 +8,10 @@ use std::time::{Duration, Instant};
 use super::draft::Draft;
 use super::events::unwritable;
 use super::load::CLOCK;
-use super::metrics::{STATES, gauge};
 use super::notify::Row;
 use super::notify::plan::Plan;
 use super::own::Own;
 use super::term::{Ended, Term};
-use crate::model::Severity;
 use crate::runtime::{Backoff, now};
 use crate::store::{Checkpoint, Commit, CommitError, Kept};
 
@@ -224,60 +222,11 @@ impl Term<'_> {
     }
 
     /// Seconds between the last event and the server's own time.
-    fn behind(&self) -> u32 {
+    pub(super) fn behind(&self) -> u32 {
         let server = self.watching.server_seconds.load(Ordering::Relaxed);
         match self.reached.cluster_seconds {
             0 => 0,
             reached => server.saturating_sub(reached),
         }
-    }
-
-    /// Brings the metrics up to date.
-    fn publish(&mut self, deaf: bool) {
-        let metrics = &self.setting.metrics;
-        metrics.blind.set(i64::from(deaf));
-        metrics
-            .catching_up
-            .set(i64::from(self.watching.holding.is_some()));
-        let saved = self.reached.saved.elapsed().as_secs_f64();
-        metrics.checkpoint_age.set(saved);
-        metrics.lag.set(f64::from(self.behind()));
-        metrics.storms.set(gauge(self.planner.storms_open()));
-        for (_, counts) in self.engine.take_counts() {
-            for (result, count) in counts.results() {
-                let evaluations = &metrics.evaluations;
-                evaluations.with_label_values(&[result]).inc_by(count);
-            }
-            for (why, count) in counts.skipped() {
-                metrics.skipped.with_label_values(&[why]).inc_by(count);
-            }
-        }
-        let mut states = [0_u64; 3];
-        for (_, census) in self.engine.census() {
-            states[0] += census.pending;
-            states[1] += census.firing;
-            states[2] += census.recovering;
-        }
-        for (state, count) in STATES.into_iter().zip(states) {
-            let count = i64::try_from(count).unwrap_or(i64::MAX);
-            metrics.instances.with_label_values(&[state]).set(count);
-        }
-        for level in Severity::ALL {
-            let firing = self.engine.episodes().filter(|e| e.severity == level);
-            let firing = gauge(firing.count());
-            metrics
-                .firing
-                .with_label_values(&[level.name()])
-                .set(firing);
-        }
-        let (store, known) = (
-            self.setting.store.clone(),
-            Arc::clone(&self.watching.server_seconds),
-        );
-        tokio::spawn(async move {
-            if let Ok(seconds) = store.server_seconds().await {
-                known.store(seconds, Ordering::Relaxed);
-            }
-        });
     }
 }
