@@ -1,8 +1,8 @@
 //! One term of leadership: what is known is read, then each document of the feed is judged, what
 //! changed is told to the planner, and what is decided is written in one transaction.
 //!
-//! The place in the feed is written along, unless much would have to be written with it: then it
-//! follows within seconds. It may trail what is known of alerts, because a reading that was applied
+//! The place in the feed is written along, unless much would have to be written with it (what is
+//! remembered of devices at rest): then it follows within seconds. It may trail what is known of alerts, because a reading that was applied
 //! is told by its time when it comes again; it never leads it. If the process dies here, the next
 //! leader reads what was committed and goes on from that place.
 
@@ -88,6 +88,8 @@ pub(super) struct Reached {
     pub at: Timestamp,
     /// Further than what was written down.
     pub moved: bool,
+    /// Writing it down takes little.
+    pub light: bool,
     pub saved: Instant,
 }
 
@@ -148,6 +150,7 @@ impl<'a> Term<'a> {
                 cluster_seconds,
                 at,
                 moved: false,
+                light: true,
                 saved: Instant::now(),
             },
             telling: Telling::begin(setting),

@@ -34,6 +34,10 @@ const STALLED_AFTER: Duration = Duration::from_secs(30);
 const BEHIND_SECONDS: u32 = 30;
 const OVERDUE: Duration = Duration::from_secs(300);
 
+/// With so many documents of marks, the place goes along with every commit; with more it follows at
+/// its own pace.
+const FEW_MARKS: usize = 16;
+
 /// How long a refused commit is tried before the term begins anew.
 const REFUSALS: u32 = 5;
 
@@ -69,7 +73,9 @@ impl Term<'_> {
         self.draft
             .own(self.own.take_changed())
             .map_err(unwritable)?;
-        if checkpoint && self.reached.moved {
+        let something = !plan.is_empty() || !self.draft.commit.is_empty();
+        let along = something && self.reached.light;
+        if (checkpoint || along) && self.reached.moved {
             self.checkpoint().map_err(unwritable)?;
         } else {
             let dirty = self.engine.take_dirty();
@@ -87,6 +93,7 @@ impl Term<'_> {
 
     fn checkpoint(&mut self) -> Result<(), crate::store::NoDocument> {
         let saved = self.engine.checkpoint();
+        self.reached.light = saved.buckets.len() <= FEW_MARKS;
         self.draft.instances(&saved.documents, &saved.removed)?;
         let marks = &mut self.draft.commit.marks;
         for bucket in &saved.buckets {
