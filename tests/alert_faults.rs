@@ -318,6 +318,27 @@ async fn a_leader_that_wakes_up_after_another_took_over_does_no_harm() {
     let fired = lines.count_documents(doc! { "what": "fired" }).await;
     assert_eq!(fired.unwrap(), 3);
 
+    // The same while it is about to try a request again: the other one has made it meanwhile.
+    receiver.answer(&[503]);
+    measure(&plan, port, "room-4", &[9.0]).await;
+    eventually(20 * SECOND, "a request is refused", async || {
+        (receiver.told().len() == 5).then_some(())
+    })
+    .await;
+    second.process.freeze();
+    leads(&first).await;
+    receiver.wait(60 * SECOND, 5).await;
+    second.process.thaw();
+    second
+        .wait_metrics(20 * SECOND, "it steps down", |metrics| {
+            metrics.count("tidegate_alert_leader", &[]) == 0
+        })
+        .await;
+    measure(&plan, port, "room-5", &[9.0]).await;
+    receiver.wait(20 * SECOND, 6).await;
+    assert_eq!(receiver.told().len(), 7, "{:?}", kinds(&receiver.told()));
+    assert_sound(&receiver);
+
     // The same in the middle of much to do.
     let stop = Arc::new(AtomicBool::new(false));
     let fleet = Fleet::new(&plan, port, 40, seed);
