@@ -297,7 +297,7 @@ async fn a_leader_that_wakes_up_after_another_took_over_does_no_harm() {
     other.client_id = support::unique("gateway");
     let second = other.start_ready().await;
     measure(&plan, port, "room-1", &[9.0]).await;
-    receiver.wait(20 * SECOND, 1).await;
+    receiver.wait(60 * SECOND, 1).await;
 
     first.process.freeze();
     leads(&second).await;
@@ -311,7 +311,7 @@ async fn a_leader_that_wakes_up_after_another_took_over_does_no_harm() {
         })
         .await;
     measure(&plan, port, "room-3", &[9.0]).await;
-    let told = receiver.wait(20 * SECOND, 4).await;
+    let told = receiver.wait(60 * SECOND, 4).await;
     assert_eq!(told.len(), 4, "{:?}", kinds(&told));
     assert_sound(&receiver);
     let lines = stored.collection("alert_history");
@@ -321,7 +321,7 @@ async fn a_leader_that_wakes_up_after_another_took_over_does_no_harm() {
     // The same while it is about to try a request again: the other one has made it meanwhile.
     receiver.answer(&[503]);
     measure(&plan, port, "room-4", &[9.0]).await;
-    eventually(20 * SECOND, "a request is refused", async || {
+    eventually(60 * SECOND, "a request is refused", async || {
         (receiver.told().len() == 5).then_some(())
     })
     .await;
@@ -335,7 +335,7 @@ async fn a_leader_that_wakes_up_after_another_took_over_does_no_harm() {
         })
         .await;
     measure(&plan, port, "room-5", &[9.0]).await;
-    receiver.wait(20 * SECOND, 6).await;
+    receiver.wait(60 * SECOND, 6).await;
     assert_eq!(receiver.told().len(), 7, "{:?}", kinds(&receiver.told()));
     assert_sound(&receiver);
 
@@ -371,7 +371,7 @@ async fn what_happened_while_the_database_was_away_is_told_once() {
     let gateway = plan.start_ready().await;
     leads(&gateway).await;
     measure(&plan, port, "room-1", &[9.0]).await;
-    receiver.wait(20 * SECOND, 1).await;
+    receiver.wait(60 * SECOND, 1).await;
 
     mongod.nodes[0].process.kill();
     away(&plan, port).await;
@@ -394,7 +394,7 @@ async fn what_happened_while_the_database_did_not_answer_is_told_once() {
     let gateway = plan.start_ready().await;
     leads(&gateway).await;
     measure(&plan, port, "room-1", &[9.0]).await;
-    receiver.wait(20 * SECOND, 1).await;
+    receiver.wait(60 * SECOND, 1).await;
 
     gate.hold_all();
     away(&plan, port).await;
@@ -458,13 +458,13 @@ async fn a_gap(fed: bool) {
     let mut storing = Gateway::start_with(&other.toml(), &[("TIDEGATE_ALERTS__ENABLED", "false")]);
     storing.wait_ready().await;
     measure(&plan, port, "room-1", &[9.0]).await;
-    receiver.wait(20 * SECOND, 1).await;
+    receiver.wait(60 * SECOND, 1).await;
 
     leading.kill();
     measure(&plan, port, "room-1", &[1.0]).await;
     measure(&plan, port, "room-2", &[9.0]).await;
     measure(&plan, port, "room-3", &[9.0, 1.0]).await;
-    eventually(20 * SECOND, "the other gateway feeds them", async || {
+    eventually(60 * SECOND, "the other gateway feeds them", async || {
         let filter = doc! { "readings.d": "room-3", "readings.f.t": 1.0 };
         let found = stored.collection("feed").find_one(filter).await.unwrap();
         found.map(drop)
@@ -495,7 +495,7 @@ async fn a_gap(fed: bool) {
     // It goes on by stream.
     measure(&plan, port, "room-4", &[9.0]).await;
     measure(&plan, port, "room-2", &[1.0]).await;
-    receiver.wait(20 * SECOND, 6).await;
+    receiver.wait(60 * SECOND, 6).await;
     assert_sound(&receiver);
     let open = open_alerts(&stored, "hot").await;
     assert_eq!(open, BTreeSet::from(["room-4".into()]));
@@ -531,7 +531,7 @@ async fn a_feed_that_is_dropped_is_made_anew_and_followed_again() {
     let gateway = plan.start_ready().await;
     leads(&gateway).await;
     measure(&plan, port, "room-1", &[9.0]).await;
-    receiver.wait(20 * SECOND, 1).await;
+    receiver.wait(60 * SECOND, 1).await;
 
     stored.collection("feed").drop().await.unwrap();
     measure(&plan, port, "room-1", &[1.0]).await;
@@ -547,7 +547,7 @@ async fn a_feed_that_is_dropped_is_made_anew_and_followed_again() {
     let metrics = gateway.metrics().await;
     assert_eq!(metrics.count("tidegate_alert_gaps_total", &[]), 1);
     measure(&plan, port, "room-2", &[1.0]).await;
-    receiver.wait(20 * SECOND, 5).await;
+    receiver.wait(60 * SECOND, 5).await;
     // With an index that lets it expire, within the minute.
     eventually(90 * SECOND, "its documents expire", async || {
         let mut indexes = stored.collection("feed").list_indexes().await.ok()?;
@@ -588,7 +588,7 @@ async fn a_storm_is_told_in_few_requests_and_all_of_it_ends() {
     })
     .await;
     println!("2,000 alerts in {:?}", began.elapsed());
-    receiver.wait(20 * SECOND, 2).await;
+    receiver.wait(60 * SECOND, 1).await;
     eventually(30 * SECOND, "nothing is owed", async || {
         (owed(&stored).await == 0).then_some(())
     })
@@ -635,7 +635,11 @@ async fn a_message_that_comes_again_counts_once() {
     leads(&gateway).await;
     // Fed, but not stored, so not acknowledged either.
     gate.hold("insert\0\u{9}\0\0\0readings\0");
-    measure(&plan, broker.port, "room-1", &[9.0, 9.0, 9.0]).await;
+    // One message, so that one write has all three.
+    let time = now_ms();
+    let readings = (0..3).map(|n| format!("{{\"ts\":{},\"t\":9.0}}", time + n));
+    let message = format!("[{}]", readings.collect::<Vec<_>>().join(","));
+    publish_all(broker.port, [(plan.topic("room-1"), message)]).await;
     let fed = async || {
         let feed = stored.collection("feed");
         let all = feed.aggregate([
@@ -653,7 +657,7 @@ async fn a_message_that_comes_again_counts_once() {
             false => 0,
         }
     };
-    eventually(20 * SECOND, "they are fed", async || {
+    eventually(60 * SECOND, "they are fed", async || {
         (fed().await >= 3).then_some(())
     })
     .await;
@@ -663,16 +667,16 @@ async fn a_message_that_comes_again_counts_once() {
     gateway.restart();
     gateway.wait_ready().await;
     leads(&gateway).await;
-    eventually(20 * SECOND, "they are fed again", async || {
+    eventually(60 * SECOND, "they are fed again", async || {
         (fed().await >= 6).then_some(())
     })
     .await;
     // A fourth makes four, not seven; and only the fourth fires.
     assert_eq!(open_alerts(&stored, "often").await.len(), 0);
     measure(&plan, broker.port, "room-2", &[9.0, 9.0, 9.0, 9.0]).await;
-    receiver.wait(20 * SECOND, 1).await;
+    receiver.wait(60 * SECOND, 1).await;
     measure(&plan, broker.port, "room-1", &[9.0]).await;
-    let told = receiver.wait(20 * SECOND, 2).await;
+    let told = receiver.wait(60 * SECOND, 2).await;
     let keys: Vec<_> = told.iter().map(key).collect();
     assert_eq!(keys, ["often:room-2", "often:room-1"]);
     assert_eq!(told[1].json()["data"]["value"], 4, "{}", told[1].json());
