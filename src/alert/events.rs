@@ -24,8 +24,9 @@ use crate::store::{
 /// Pause before an ended stream is opened anew.
 const REOPEN: Duration = Duration::from_millis(100);
 
-/// Documents judged before what changed is written.
+/// Documents, and readings in them, judged before what changed is written.
 const IN_ONE_COMMIT: usize = 500;
+const READINGS_AT_ONCE: usize = 5_000;
 
 /// How long an alert of the gateway's own stands that says what has happened.
 pub(super) const STANDS: Duration = Duration::from_secs(600);
@@ -38,10 +39,14 @@ impl Term<'_> {
         feed: &mut mpsc::Receiver<News>,
     ) -> Result<(), Ended> {
         let mut next = first;
+        let mut readings = 0;
         for _ in 0..IN_ONE_COMMIT {
             match next {
                 None => return Err(Ended::Failed("the reader of the feed has ended".into())),
-                Some(News::Event(event)) => self.event(*event)?,
+                Some(News::Event(event)) => {
+                    readings += event.document.as_ref().map_or(0, |d| d.readings.len());
+                    self.event(*event)?;
+                }
                 Some(News::Quiet(place)) => {
                     self.reached.place = Some(place);
                     self.reached.moved = true;
@@ -50,6 +55,9 @@ impl Term<'_> {
                     *feed = self.again(error).await?;
                     return Ok(());
                 }
+            }
+            if readings >= READINGS_AT_ONCE {
+                break;
             }
             match feed.try_recv() {
                 Ok(news) => next = Some(news),

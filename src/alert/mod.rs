@@ -143,7 +143,11 @@ impl Alerts {
         if setting.config.alerts.enabled {
             let condition = self.readiness.condition("alerts", "nobody evaluates yet");
             let leading = lead::lead(Arc::clone(setting), condition, tasks.stopping());
-            tasks.spawn("alerts", leading);
+            // Judging computes. On a thread of its own it keeps no connection waiting, however much
+            // there is to judge.
+            let runtime = tokio::runtime::Handle::current();
+            let judging = tokio::task::spawn_blocking(move || runtime.block_on(leading));
+            tasks.spawn("alerts", async { judging.await.map(|Ok(())| ()) });
             self.watch_over(tasks);
         }
     }

@@ -5,8 +5,8 @@ use tokio::sync::mpsc;
 
 use crate::store::{FeedEvent, FeedStreamError, From, Place, Store};
 
-/// Events read ahead.
-const AHEAD: usize = 256;
+/// Events read ahead: each may hold a mebibyte as it is sent, and some of it in memory.
+const AHEAD: usize = 16;
 
 /// What the stream brings.
 #[derive(Debug)]
