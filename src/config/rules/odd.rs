@@ -3,6 +3,9 @@
 use super::check::{Found, holds};
 use super::{Clock, OnNoData, Op, Operand, RuleConfig, RuleKind, Span};
 
+/// What a gateway may be away for without anybody taking it for blind.
+const RESTART: Span = Span::secs(15);
+
 /// What is allowed but hardly meant.
 pub(super) fn oddities(rule: &RuleConfig) -> Vec<(String, String)> {
     let mut found = Found::default();
@@ -24,6 +27,14 @@ pub(super) fn oddities(rule: &RuleConfig) -> Vec<(String, String)> {
                 format!("is {timeout}, but readings are {every} apart: it tells of every one"),
             );
         }
+    }
+    if let Some(timeout) = rule.timeout.filter(|timeout| *timeout < RESTART) {
+        found.add(
+            "timeout",
+            format!(
+                "is {timeout}: a gateway that starts again is away for that long, and may tell of devices that were there; {RESTART} is safe"
+            ),
+        );
     }
     if rule.kind == RuleKind::Count && rule.on_no_data == OnNoData::Keep {
         found.add(

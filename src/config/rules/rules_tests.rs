@@ -186,6 +186,8 @@ fn what_is_hardly_meant_is_a_warning() {
     let absence =
         "select = { all = true }\nkind = 'absence'\ntimeout = '1m'\nexpected_interval = '1m'";
     assert_eq!(warned(&rule(absence)), ["timeout"]);
+    let short = "select = { all = true }\nkind = 'absence'\ntimeout = '5s'";
+    assert_eq!(warned(&rule(short)), ["timeout"]);
 }
 
 #[test]
