@@ -38,7 +38,7 @@ const OVERDUE: Duration = Duration::from_secs(300);
 /// its own pace.
 const FEW_MARKS: usize = 16;
 
-/// How long a refused commit is tried before the term begins anew.
+/// How often a refused commit is tried before the term begins anew.
 const REFUSALS: u32 = 5;
 
 impl Term<'_> {
@@ -65,10 +65,10 @@ impl Term<'_> {
             self.planner.settled(&settled, at);
         }
         self.draft.plan(&plan).map_err(unwritable)?;
-        for (row, notice) in rows.iter().zip(&plan.notices) {
+        for row in &rows {
             self.draft.commit.outbox.push(row.encode());
             let notices = &self.setting.metrics.notices;
-            notices.with_label_values(&[notice.kind.name()]).inc();
+            notices.with_label_values(&[row.notice.kind.name()]).inc();
         }
         self.draft
             .own(self.own.take_changed())
