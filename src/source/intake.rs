@@ -51,6 +51,7 @@ impl Intake {
             qos: delivery.qos,
             retain: delivery.retain,
             dup: delivery.dup,
+            suspect: false,
             received_at: now(),
         };
         self.hand_over(message, sequence, weight, window);
