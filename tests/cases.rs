@@ -162,6 +162,7 @@ fn message(case: &Value, received_at: &Value) -> Message {
         qos: QoS::AtLeastOnce,
         retain: case["retain"] == true,
         dup: case["dup"] == true,
+        suspect: false,
         received_at,
     }
 }

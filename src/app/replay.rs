@@ -113,6 +113,7 @@ fn message(letter: &DeadLetter) -> Message {
         // Asked for by a person now: not a replay that should be skipped.
         retain: false,
         dup: false,
+        suspect: false,
         received_at: letter.at,
     }
 }

@@ -63,6 +63,7 @@ impl Explain {
             qos: QoS::AtLeastOnce,
             retain: self.retained,
             dup: false,
+            suspect: false,
             received_at: self.received_at.unwrap_or_else(now),
         };
         let decoded = decode(&prepared.router, &message);

@@ -19,6 +19,7 @@ fn message(topic: &str, payload: &[u8]) -> Message {
         qos: QoS::AtLeastOnce,
         retain: false,
         dup: false,
+        suspect: false,
         received_at: Timestamp::from_millis(1_773_479_730_250),
     }
 }

@@ -203,6 +203,7 @@ mod tests {
             qos,
             retain: false,
             dup: false,
+            suspect: false,
             received_at: Timestamp::from_millis(0),
         };
         Load {

@@ -30,6 +30,8 @@ pub struct Message {
     pub retain: bool,
     /// The broker has sent it before. Says nothing about whether we stored it.
     pub dup: bool,
+    /// May have been stored by an earlier process or connection, though the broker does not say so.
+    pub suspect: bool,
     /// The gateway's clock at receipt.
     pub received_at: Timestamp,
 }
@@ -75,6 +77,7 @@ mod tests {
             qos: QoS::AtLeastOnce,
             retain: false,
             dup: false,
+            suspect: false,
             received_at: Timestamp::from_millis(0),
         };
         assert_eq!(message.clone().cut(10).cut_from, None);

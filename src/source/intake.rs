@@ -24,25 +24,13 @@ impl Intake {
         Self { surroundings }
     }
 
-    /// Takes a delivery in; `false`: it repeats one that is on its way or stored.
-    pub fn take(&self, delivery: Delivery, window: &Arc<Window>) -> bool {
-        let weight = delivery.topic.len() + delivery.payload.len();
-        let sequence = match delivery.qos {
-            QoS::AtMostOnce => NO_ACK,
-            qos => {
-                let arrival = Arrival {
-                    packet: delivery.packet,
-                    qos,
-                    dup: delivery.dup,
-                    fingerprint: fingerprint(&delivery),
-                    weight,
-                    at: Instant::now(),
-                };
-                match window.arrived(arrival) {
-                    Admission::New(sequence) => sequence,
-                    Admission::Folded => return false,
-                }
-            }
+    /// Takes a delivery in; `suspect` goes with the message. `false`: it repeats one that is on
+    /// its way or stored.
+    pub fn take(&self, delivery: Delivery, suspect: bool, window: &Arc<Window>) -> bool {
+        let weight = weight(&delivery);
+        let sequence = match admit(&delivery, window) {
+            Admission::New(sequence) => sequence,
+            Admission::Folded => return false,
         };
         let message = Message {
             topic: delivery.topic,
@@ -51,10 +39,19 @@ impl Intake {
             qos: delivery.qos,
             retain: delivery.retain,
             dup: delivery.dup,
+            suspect,
             received_at: now(),
         };
         self.hand_over(message, sequence, weight, window);
         true
+    }
+
+    /// A delivery that is no message of a device: acknowledged in its turn, and not counted.
+    pub fn pass(delivery: &Delivery, window: &Window) {
+        match admit(delivery, window) {
+            Admission::New(NO_ACK) | Admission::Folded => {}
+            Admission::New(sequence) => window.pass(sequence, weight(delivery)),
+        }
     }
 
     /// Counts a QoS 0 delivery that comes too late to be stored.
@@ -138,6 +135,25 @@ impl Intake {
             None => receipt.settle(Outcome::Ignored),
         }
     }
+}
+
+/// Gives a delivery its place in the order of acknowledgements.
+fn admit(delivery: &Delivery, window: &Window) -> Admission {
+    match delivery.qos {
+        QoS::AtMostOnce => Admission::New(NO_ACK),
+        qos => window.arrived(Arrival {
+            packet: delivery.packet,
+            qos,
+            dup: delivery.dup,
+            fingerprint: fingerprint(delivery),
+            weight: weight(delivery),
+            at: Instant::now(),
+        }),
+    }
+}
+
+fn weight(delivery: &Delivery) -> usize {
+    delivery.topic.len() + delivery.payload.len()
 }
 
 /// Tells whether a repeated packet id carries the same message.
