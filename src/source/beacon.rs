@@ -10,8 +10,10 @@ use std::time::{Duration, Instant};
 
 use crate::config::MqttConfig;
 
-/// How many may be out; of more, the oldest and the latest are kept.
+/// How many may be out; of more, the oldest are kept, and new ones become rare: they wait at the
+/// broker, which holds them for as long as its window for us is full.
 const MOST_OUT: usize = 16;
+const RARELY: Duration = Duration::from_secs(60);
 
 /// The connection that canaries are published on.
 #[derive(Debug)]
@@ -146,6 +148,10 @@ impl Beacon {
     /// The number and payload of a canary that is due.
     pub fn due(&self, every: Duration, now: Instant) -> Option<(u64, String)> {
         let mut state = self.lock();
+        let every = match state.out.len() < MOST_OUT {
+            true => every,
+            false => every.max(RARELY),
+        };
         let waited = |last: Instant| now.saturating_duration_since(last) >= every;
         if !state.open || !state.last.is_none_or(waited) {
             return None;

@@ -70,7 +70,7 @@ impl Intake {
             refused,
             ignored,
         } = decode(&routes.router, &message);
-        let position = stream.map(|stream| stream.index());
+        let position = stream.as_ref().map(|stream| stream.index());
         let ledger_index = position.map_or(Ledger::NONE, |position| routes.ledger[position]);
         self.surroundings.ledger.received(ledger_index);
         // Readings take many times the bytes of a dense payload.
@@ -112,6 +112,7 @@ impl Intake {
         match refused {
             Some(refusal) => {
                 let topic = message.topic_lossy().into_owned();
+                let device = stream.and_then(|stream| stream.device_of(&topic));
                 // Unless some of its readings need all of it, no more is held than will be kept.
                 let message = match Arc::try_unwrap(message) {
                     Ok(message) => Arc::new(message.cut(Message::MOST_KEPT)),
@@ -120,6 +121,7 @@ impl Intake {
                 let cargo = Cargo::DeadLetter {
                     reason: refusal.reason,
                     detail: refusal.detail,
+                    device,
                 };
                 self.surroundings.lanes.push(
                     &topic,

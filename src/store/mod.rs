@@ -19,6 +19,7 @@ mod ordinary;
 mod outbox;
 mod probe;
 mod provision;
+mod replays;
 mod series;
 mod words;
 
@@ -43,6 +44,7 @@ pub use outbox::{
 };
 pub use probe::probe;
 pub use provision::{Finding, ProvisionError, Provisioned, provision};
+pub use replays::Claim;
 pub use series::{Found, Key, Series};
 pub use words::words;
 
