@@ -134,6 +134,7 @@ fn every_command_has_help() {
         "provision",
         "simulate",
         "dead-letters",
+        "reconcile",
         "completions",
     ];
     for command in commands {

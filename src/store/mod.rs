@@ -21,6 +21,7 @@ mod probe;
 mod provision;
 mod replays;
 mod series;
+mod stored_times;
 mod words;
 
 pub use alerts::{Checkpoint, Commit, Kept, Line, NoDocument};
@@ -46,6 +47,7 @@ pub use probe::probe;
 pub use provision::{Finding, ProvisionError, Provisioned, provision};
 pub use replays::Claim;
 pub use series::{Found, Key, Series};
+pub use stored_times::{Alike, LetterCount, StoredTimes};
 pub use words::words;
 
 /// What a call of the driver gives, for those who only pass an error on or log its [`words`].
