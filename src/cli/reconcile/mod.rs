@@ -1,6 +1,6 @@
 //! `tidegate reconcile`: what was published, or is in the feed, against what is in the series, by
 //! device and minute. Reads only. Works through the range in slices of time, so that memory follows
-//! from the readings of one slice (some 32 bytes each) and the number of devices.
+//! from the readings of one slice (some 60 bytes each) and the number of devices.
 
 mod compare;
 mod parts;
@@ -27,7 +27,7 @@ use parts::Parts;
 use report::{Frame, Report, minute_of};
 
 /// The shortest slice of time that is looked at.
-const LEAST_SLICE: i64 = 10 * MINUTE;
+const LEAST_SLICE: i64 = 5 * MINUTE;
 
 /// Slices at the most: each has a buffer.
 const MOST_SLICES: i64 = 4_500;
