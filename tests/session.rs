@@ -70,7 +70,9 @@ impl Scene {
         let mongod = Mongod::shared().await;
         let gate = Gate::start(mongod.nodes[0].port).await;
         let broker = ScriptedBroker::start().await;
-        let plan = adapt(Plan::new(broker.url(), gate.uri()).protocol(protocol));
+        // Canaries have a connection of their own, and a test of their own: tests/stall.rs.
+        let plan = Plan::new(broker.url(), gate.uri()).mqtt("canary = \"0s\"");
+        let plan = adapt(plan.protocol(protocol));
         let gateway = plan.start();
         Scene {
             broker,
@@ -586,6 +588,10 @@ async fn the_connection_is_that_of_a_persistent_session(protocol: &str) {
     connection.send_connack(false, 0).await;
     let subscribe = connection.grant_subscription().await;
     assert!(subscribe.filters.iter().all(|filter| filter.qos == 1));
+    // Without canaries there is nothing else: no filter, no connection, no message.
+    assert_eq!(subscribe.filters.len(), 1);
+    connection.expect_quiet(2 * SECOND).await;
+    assert!(scene.broker.accept_within(A_MOMENT).await.is_none());
 }
 
 #[tokio::test]

@@ -29,7 +29,7 @@ use crate::store::{ConnectError, Store, words};
 use crate::telemetry::{Ledger, Registry};
 use collections::Collections;
 use reload::Reload;
-pub use replay::{Replayed, replay};
+pub use replay::{Replay, Replayed};
 
 /// A configuration that has passed every check that needs no network.
 pub struct Prepared {

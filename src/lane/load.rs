@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::config::StreamConfig;
-use crate::model::{Message, QoS, Reading, Reason, Receipt};
+use crate::model::{DeviceId, Message, QoS, Reading, Reason, Receipt};
 
 /// A reading or a dead letter on its way to MongoDB, with its claim on the message's delivery.
 pub struct Load {
@@ -27,6 +27,8 @@ pub enum Cargo {
         reason: Reason,
         /// A sentence a person can act on.
         detail: String,
+        /// The device, where it is known.
+        device: Option<DeviceId>,
     },
 }
 

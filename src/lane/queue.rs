@@ -212,6 +212,7 @@ mod tests {
             cargo: Cargo::DeadLetter {
                 reason: Reason::NoRoute,
                 detail: String::new(),
+                device: None,
             },
             receipt: Receipt::new(
                 Ticket {

@@ -26,23 +26,10 @@ impl Intake {
 
     /// Takes a delivery in; `false`: it repeats one that is on its way or stored.
     pub fn take(&self, delivery: Delivery, window: &Arc<Window>) -> bool {
-        let weight = delivery.topic.len() + delivery.payload.len();
-        let sequence = match delivery.qos {
-            QoS::AtMostOnce => NO_ACK,
-            qos => {
-                let arrival = Arrival {
-                    packet: delivery.packet,
-                    qos,
-                    dup: delivery.dup,
-                    fingerprint: fingerprint(&delivery),
-                    weight,
-                    at: Instant::now(),
-                };
-                match window.arrived(arrival) {
-                    Admission::New(sequence) => sequence,
-                    Admission::Folded => return false,
-                }
-            }
+        let weight = weight(&delivery);
+        let sequence = match admit(&delivery, window) {
+            Admission::New(sequence) => sequence,
+            Admission::Folded => return false,
         };
         let message = Message {
             topic: delivery.topic,
@@ -56,6 +43,14 @@ impl Intake {
         };
         self.hand_over(message, sequence, weight, window);
         true
+    }
+
+    /// A delivery that is no message of a device: acknowledged in its turn, and not counted.
+    pub fn pass(delivery: &Delivery, window: &Window) {
+        match admit(delivery, window) {
+            Admission::New(NO_ACK) | Admission::Folded => {}
+            Admission::New(sequence) => window.pass(sequence, weight(delivery)),
+        }
     }
 
     /// Counts a QoS 0 delivery that comes too late to be stored.
@@ -74,7 +69,7 @@ impl Intake {
             refused,
             ignored,
         } = decode(&routes.router, &message);
-        let position = stream.map(|stream| stream.index());
+        let position = stream.as_ref().map(|stream| stream.index());
         let ledger_index = position.map_or(Ledger::NONE, |position| routes.ledger[position]);
         self.surroundings.ledger.received(ledger_index);
         // Readings take many times the bytes of a dense payload.
@@ -116,6 +111,7 @@ impl Intake {
         match refused {
             Some(refusal) => {
                 let topic = message.topic_lossy().into_owned();
+                let device = stream.and_then(|stream| stream.device_of(&topic));
                 // Unless some of its readings need all of it, no more is held than will be kept.
                 let message = match Arc::try_unwrap(message) {
                     Ok(message) => Arc::new(message.cut(Message::MOST_KEPT)),
@@ -124,6 +120,7 @@ impl Intake {
                 let cargo = Cargo::DeadLetter {
                     reason: refusal.reason,
                     detail: refusal.detail,
+                    device,
                 };
                 self.surroundings.lanes.push(
                     &topic,
@@ -139,6 +136,25 @@ impl Intake {
             None => receipt.settle(Outcome::Ignored),
         }
     }
+}
+
+/// Gives a delivery its place in the order of acknowledgements.
+fn admit(delivery: &Delivery, window: &Window) -> Admission {
+    match delivery.qos {
+        QoS::AtMostOnce => Admission::New(NO_ACK),
+        qos => window.arrived(Arrival {
+            packet: delivery.packet,
+            qos,
+            dup: delivery.dup,
+            fingerprint: fingerprint(delivery),
+            weight: weight(delivery),
+            at: Instant::now(),
+        }),
+    }
+}
+
+fn weight(delivery: &Delivery) -> usize {
+    delivery.topic.len() + delivery.payload.len()
 }
 
 /// Tells whether a repeated packet id carries the same message.
