@@ -60,5 +60,6 @@ pub mod model;
 pub mod runtime;
 pub mod sink;
 pub mod source;
+pub mod spool;
 pub mod store;
 pub mod telemetry;

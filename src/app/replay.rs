@@ -7,7 +7,7 @@ use mongodb::bson::oid::ObjectId;
 use mongodb::error::ErrorKind;
 
 use crate::decode::{Decoded, Router, decode};
-use crate::model::{Message, Reading, Reason};
+use crate::model::{Message, Reading, Reason, Spooled};
 use crate::store::{DeadLetter, Found, Key, Store, encode_reading};
 
 /// What became of a letter.
@@ -113,6 +113,8 @@ fn message(letter: &DeadLetter) -> Message {
         // Asked for by a person now: not a replay that should be skipped.
         retain: false,
         dup: false,
+        suspect: false,
+        spooled: Spooled::No,
         received_at: letter.at,
     }
 }

@@ -261,11 +261,12 @@ impl Writing<'_> {
                 there.settle(Outcome::AlreadyStored);
             }
         }
-        if missing.entries.is_empty() {
-            Vec::new()
-        } else {
-            vec![missing]
-        }
+        // The same message may be here twice: once from the spool, once more from the broker.
+        let (first, again) = missing.apart();
+        [again, first]
+            .into_iter()
+            .filter(|part| !part.entries.is_empty())
+            .collect()
     }
 
     /// Waits until earlier writes of the session are confirmed as the stream asks.

@@ -1,6 +1,6 @@
 //! Some readings and their documents, on their way through one or more attempts. Pure.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use mongodb::bson::RawDocumentBuf;
@@ -8,7 +8,7 @@ use mongodb::bson::RawDocumentBuf;
 use super::batch::{Entry, Group};
 use super::classify::DocumentError;
 use crate::config::Dedup;
-use crate::model::{Outcome, TimeSource};
+use crate::model::{Outcome, Spooled, TimeSource};
 
 /// What has to be found out before the next attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +20,9 @@ pub enum LookUp {
     /// An attempt of ours had an unclear outcome: which arrived, by their ids?
     Written,
 }
+
+/// Where a document's id, which comes first, ends: length, type, name and ObjectId.
+const BEHIND_ID: usize = 4 + 1 + 4 + 12;
 
 /// See the module's head.
 pub struct Part {
@@ -60,10 +63,15 @@ impl Part {
         let suspect = |entry: &Entry| {
             let delivered_before = match dedup {
                 Dedup::Off => false,
-                Dedup::Redelivered => entry.message.dup || entry.message.retain,
+                Dedup::Redelivered => {
+                    entry.message.dup || entry.message.retain || entry.message.suspect
+                }
                 Dedup::Always => true,
             };
-            delivered_before && entry.reading.time_source == TimeSource::Device
+            // A receive time tells readings apart where it is the one they had when last written.
+            delivered_before
+                && (entry.reading.time_source == TimeSource::Device
+                    || entry.message.spooled == Spooled::Again)
         };
         if !group.entries.iter().any(suspect) {
             return vec![Part {
@@ -74,9 +82,10 @@ impl Part {
         }
         let pairs = group.entries.into_iter().zip(group.documents);
         let (suspects, others): (Vec<_>, Vec<_>) = pairs.partition(|(entry, _)| suspect(entry));
+        // The last is written first: the original of a suspect may be among the others.
         let parts = [
-            Part::new(others, LookUp::No),
             Part::new(suspects, LookUp::Delivered),
+            Part::new(others, LookUp::No),
         ];
         parts
             .into_iter()
@@ -103,6 +112,21 @@ impl Part {
             }
         }
         (Part::new(found, LookUp::No), Part::new(missing, LookUp::No))
+    }
+
+    /// The first of those that say the same, and the others, to be looked up again once the first
+    /// are written.
+    pub fn apart(self) -> (Part, Part) {
+        let mut seen = HashSet::new();
+        let pairs = self.entries.into_iter().zip(self.documents.iter().cloned());
+        let (first, again): (Vec<_>, Vec<_>) = pairs.partition(|(_, document)| {
+            let said = document.as_bytes().get(BEHIND_ID..).unwrap_or_default();
+            seen.insert(said.to_vec())
+        });
+        (
+            Part::new(first, LookUp::No),
+            Part::new(again, LookUp::Delivered),
+        )
     }
 
     /// By the server's verdict.
