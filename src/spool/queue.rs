@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 
+use super::record;
 use crate::model::{Message, QoS, Receipt};
 
 /// A message that is not on disk yet.
@@ -14,6 +15,13 @@ pub struct Waiting {
     pub stream: Option<String>,
     /// The broker's claim on it.
     pub receipt: Receipt,
+}
+
+impl Waiting {
+    /// Bytes of its record.
+    fn length(&self) -> usize {
+        record::length(&self.message, self.stream.as_deref())
+    }
 }
 
 /// How much of something at the most.
@@ -49,7 +57,7 @@ impl Queue {
             self.kept.push_back(waiting);
             return pushed_out;
         }
-        self.lossy_bytes += waiting.message.weight();
+        self.lossy_bytes += waiting.length();
         self.lossy.push_back(waiting);
         while self.lossy.len() > self.most_lossy.messages
             || (self.lossy_bytes > self.most_lossy.bytes && self.lossy.len() > 1)
@@ -64,7 +72,7 @@ impl Queue {
         let (mut taken, mut bytes) = (Vec::new(), 0);
         while taken.len() < most.messages {
             let next = self.kept.front().or(self.lossy.front());
-            let Some(weight) = next.map(|waiting| waiting.message.weight()) else {
+            let Some(weight) = next.map(|waiting| waiting.length()) else {
                 break;
             };
             if bytes + weight > most.bytes && !taken.is_empty() {
@@ -76,6 +84,18 @@ impl Queue {
         taken
     }
 
+    /// Takes back what was taken and could not be written, to the front.
+    pub fn put_back(&mut self, taken: Vec<Waiting>) {
+        for waiting in taken.into_iter().rev() {
+            if waiting.message.qos == QoS::AtMostOnce {
+                self.lossy_bytes += waiting.length();
+                self.lossy.push_front(waiting);
+            } else {
+                self.kept.push_front(waiting);
+            }
+        }
+    }
+
     /// Whether there is nothing.
     pub fn is_empty(&self) -> bool {
         self.kept.is_empty() && self.lossy.is_empty()
@@ -83,7 +103,7 @@ impl Queue {
 
     fn pop_lossy(&mut self) -> Option<Waiting> {
         let waiting = self.lossy.pop_front()?;
-        self.lossy_bytes = self.lossy_bytes.saturating_sub(waiting.message.weight());
+        self.lossy_bytes = self.lossy_bytes.saturating_sub(waiting.length());
         Some(waiting)
     }
 }
@@ -134,7 +154,7 @@ mod tests {
     fn qos_0_is_bounded_and_the_rest_is_kept_in_order() {
         let mut queue = Queue::new(Most {
             messages: 2,
-            bytes: 4,
+            bytes: 60,
         });
         for payload in ["a", "b"] {
             assert!(queue.push(waiting(payload, QoS::AtMostOnce)).is_empty());
@@ -146,12 +166,15 @@ mod tests {
         }
         let two = Most {
             messages: 2,
-            bytes: 100,
+            bytes: 1_000,
         };
+        let taken = queue.take(two);
+        assert_eq!(payloads(&taken), [b"x", b"y"]);
+        queue.put_back(taken);
         assert_eq!(payloads(&queue.take(two)), [b"x", b"y"]);
         let small = Most {
             messages: 9,
-            bytes: 2,
+            bytes: 50,
         };
         assert_eq!(payloads(&queue.take(small)), [b"z", b"b"]);
         assert_eq!(payloads(&queue.take(small)), [b"ccc"]);

@@ -24,8 +24,7 @@ pub struct Record {
 
 /// The bytes of a message that was received under `stream`.
 pub fn encode(message: &Message, stream: Option<&str>) -> Vec<u8> {
-    let room = message.topic.len() + message.payload.len() + stream.map_or(0, str::len);
-    let mut bytes = Vec::with_capacity(room + OVERHEAD);
+    let mut bytes = Vec::with_capacity(length(message, stream));
     let flag = |set: bool, bit: u8| if set { bit } else { 0 };
     bytes.push(VERSION);
     bytes.push(
@@ -43,6 +42,11 @@ pub fn encode(message: &Message, stream: Option<&str>) -> Vec<u8> {
     bytes.extend_from_slice(&message.payload);
     bytes.extend(checksum(&bytes).to_le_bytes());
     bytes
+}
+
+/// How many bytes that will be.
+pub fn length(message: &Message, stream: Option<&str>) -> usize {
+    message.topic.len() + message.payload.len() + stream.map_or(0, str::len) + OVERHEAD
 }
 
 /// Bytes of a record beside its texts and payload.
@@ -158,7 +162,9 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         for stream in [None, Some(""), Some("telemetry")] {
-            let record = decode(&encode(&message(), stream)).unwrap();
+            let bytes = encode(&message(), stream);
+            assert_eq!(bytes.len(), length(&message(), stream));
+            let record = decode(&bytes).unwrap();
             assert_eq!(record.stream.as_deref(), stream);
             let expected = Message {
                 spooled: Spooled::First,

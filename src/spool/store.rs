@@ -11,7 +11,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
-use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition};
+use redb::{
+    Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition,
+    WriteTransaction,
+};
 
 /// Records by number.
 const RECORDS: TableDefinition<u64, &[u8]> = TableDefinition::new("records");
@@ -158,7 +161,7 @@ impl SpoolStore {
         damaged: &[Numbered],
     ) -> Result<Totals, StoreError> {
         self.with(|database| {
-            let transaction = database.begin_write()?;
+            let transaction = begin(database)?;
             let totals = {
                 let mut table = transaction.open_table(RECORDS)?;
                 let mut totals = transaction.open_table(TOTALS)?;
@@ -285,10 +288,19 @@ fn open_file(path: &Path) -> Result<Database, redb::Error> {
     let database = Database::builder()
         .set_cache_size(CACHE_BYTES)
         .create(path)?;
-    let transaction = database.begin_write()?;
+    let transaction = begin(&database)?;
     transaction.open_table(RECORDS)?;
     transaction.open_table(DAMAGED)?;
     transaction.open_table(TOTALS)?;
     transaction.commit()?;
     Ok(database)
+}
+
+/// In two phases, at the price of a second fsync: what the file then says was committed is known to
+/// be whole, and damage to it is an error at the next start. In one phase the engine would take
+/// damage for a commit that was cut off, and go back to the one before, silently.
+fn begin(database: &Database) -> Result<WriteTransaction, redb::Error> {
+    let mut transaction = database.begin_write()?;
+    transaction.set_two_phase_commit(true);
+    Ok(transaction)
 }

@@ -1,9 +1,9 @@
 //! The writer: groups of messages onto the disk, one fsync each; deletes what is stored.
 //!
 //! While a group is being written the next one grows, so a busy spool writes large groups and an
-//! idle one writes at once. A failed write is tried again for ever, on a file opened anew, with the
-//! same numbers; until it succeeds nothing of the group is acknowledged. Space is needed to delete,
-//! so what is stored is deleted before more is written.
+//! idle one writes at once. A group that could not be written is tried again for ever, in smaller
+//! parts and on a file opened anew; until then nothing of it is acknowledged. Space is needed to
+//! delete, so what is stored is deleted before more is written.
 
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
@@ -35,8 +35,8 @@ const GIVE_BACK: u64 = 64 << 20;
 #[derive(Default)]
 struct Work {
     group: Vec<Waiting>,
-    /// Their records.
-    records: Vec<Numbered>,
+    /// The number of the first of them.
+    first: u64,
     gone: Vec<u64>,
     damaged: Vec<Numbered>,
 }
@@ -44,15 +44,23 @@ struct Work {
 impl Inner {
     /// Writes until the spool is closed.
     pub(super) fn write_all(&self) {
-        let mut next = self.lock().progress.next();
-        while let Some(mut work) = self.next_work() {
-            for waiting in &work.group {
-                let bytes = record::encode(&waiting.message, waiting.stream.as_deref());
-                work.records.push((next, bytes));
-                next += 1;
+        let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
+        // A group that does not fit on a full disk may do so in part.
+        let mut most = GROUP.messages;
+        while let Some(work) = self.next_work(most) {
+            let tried = work.group.len();
+            if self.write(work) {
+                if tried > 0 {
+                    backoff.reset();
+                    most = most.saturating_mul(2).min(GROUP.messages);
+                }
+                self.give_space_back();
+            } else {
+                if tried > 0 {
+                    most = (tried / 2).max(1);
+                }
+                self.mend(&mut backoff);
             }
-            self.write(work, next);
-            self.give_space_back();
         }
         let left = self.lock().totals.records;
         if left > 0 {
@@ -61,7 +69,7 @@ impl Inner {
     }
 
     /// Waits for something to do; `None`: the spool is closed.
-    fn next_work(&self) -> Option<Work> {
+    fn next_work(&self, most_messages: usize) -> Option<Work> {
         let idle_since = Instant::now();
         let mut state = self.lock();
         loop {
@@ -69,22 +77,7 @@ impl Inner {
             let done = state.progress.done();
             let blocked = state.full.is_some();
             let room = self.config.max_bytes.0.saturating_sub(state.totals.bytes);
-            if !state.queue.is_empty() && !blocked {
-                let most = Most {
-                    bytes: GROUP.bytes.min(usize::try_from(room).unwrap_or(usize::MAX)),
-                    ..GROUP
-                };
-                let group = state.queue.take(most);
-                return Some(Work {
-                    group,
-                    ..state.chores()
-                });
-            }
-            let due = done >= DELETE_AT || idle_since.elapsed() >= DELETE_AFTER;
-            if (done > 0 || !state.damaged.is_empty()) && (due || blocked || state.closing) {
-                return Some(state.chores());
-            }
-            if state.stopping && blocked && !state.queue.is_empty() {
+            if state.stopping && state.blocked() && !state.queue.is_empty() {
                 let unkept = state.queue.take(Most {
                     messages: usize::MAX,
                     bytes: usize::MAX,
@@ -95,6 +88,24 @@ impl Inner {
                 self.changed.notify_waiters();
                 state = self.lock();
                 continue;
+            }
+            if !state.queue.is_empty() && !blocked {
+                let most = Most {
+                    messages: most_messages,
+                    bytes: GROUP.bytes.min(usize::try_from(room).unwrap_or(usize::MAX)),
+                };
+                return Some(Work {
+                    group: state.queue.take(most),
+                    first: state.progress.next(),
+                    ..state.chores()
+                });
+            }
+            let due = done >= DELETE_AT || idle_since.elapsed() >= DELETE_AFTER;
+            if state.trouble.is_some() && state.closing {
+                return None;
+            }
+            if (done > 0 || !state.damaged.is_empty()) && (due || blocked || state.closing) {
+                return Some(state.chores());
             }
             if state.closing {
                 return None;
@@ -150,58 +161,86 @@ impl Inner {
         }
     }
 
-    /// Puts `work` on disk, however long that takes, unless asked to stop meanwhile.
-    fn write(&self, mut work: Work, next: u64) {
-        let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
-        loop {
-            let started = Instant::now();
-            match self.store.commit(&work.records, &work.gone, &work.damaged) {
-                Ok(totals) => {
-                    self.metrics
-                        .commit_seconds
-                        .observe(started.elapsed().as_secs_f64());
-                    return self.written(work, next, totals);
-                }
-                Err(error) => self.failed(&error),
+    /// Puts `work` on disk; `false`: nothing of it may be taken to be there.
+    fn write(&self, mut work: Work) -> bool {
+        let records: Vec<_> = (work.first..)
+            .zip(&work.group)
+            .map(|(number, one)| (number, record::encode(&one.message, one.stream.as_deref())))
+            .collect();
+        let started = Instant::now();
+        match self.store.commit(&records, &work.gone, &work.damaged) {
+            Ok(totals) => {
+                self.metrics
+                    .commit_seconds
+                    .observe(started.elapsed().as_secs_f64());
+                let bytes: usize = records.iter().map(|(_, record)| record.len()).sum();
+                self.metrics.taken_bytes.inc_by(bytes as u64);
+                self.written(work, totals);
+                true
             }
-            loop {
-                if !self.pause(backoff.next_pause()) {
-                    // Unsettled: the broker delivers the group again.
-                    return self.lock().progress.keep_done(work.gone);
-                }
-                if let Err(error) = self.store.reopen() {
-                    self.failed(&error);
-                    continue;
-                }
-                // More may have been stored meanwhile.
-                work.gone.append(&mut self.lock().progress.take_done());
-                match self.store.commit(&[], &work.gone, &work.damaged) {
-                    Ok(totals) => {
-                        self.lock().totals = totals;
-                        work.gone.clear();
-                        work.damaged.clear();
-                        break;
+            Err(error) => {
+                self.failed(&error);
+                let mut state = self.lock();
+                state.queue.put_back(std::mem::take(&mut work.group));
+                state.put_off(work);
+                false
+            }
+        }
+    }
+
+    /// Opens the file anew after a failed write, and deletes what is stored before more is
+    /// written; returns when that succeeded, or when asked to stop.
+    fn mend(&self, backoff: &mut Backoff) {
+        while self.pause(backoff.next_pause()) {
+            let all_stored = self.lock().progress.oldest().is_none();
+            // A file that has no room for deleting is replaced once nothing in it is needed.
+            let opened = match all_stored {
+                true => self.store.start_over(),
+                false => self.store.reopen(),
+            };
+            if let Err(error) = opened {
+                self.failed(&error);
+                continue;
+            }
+            let mut state = self.lock();
+            let work = state.chores();
+            drop(state);
+            match self.store.commit(&[], &work.gone, &work.damaged) {
+                Ok(totals) => {
+                    let mut state = self.lock();
+                    state.totals = totals;
+                    if state.queue.is_empty() {
+                        self.mended(&mut state);
                     }
-                    Err(error) => self.failed(&error),
+                    return;
+                }
+                Err(error) => {
+                    self.failed(&error);
+                    self.lock().put_off(work);
                 }
             }
         }
     }
 
-    fn written(&self, work: Work, next: u64, totals: Totals) {
+    fn mended(&self, state: &mut State) {
+        if state.trouble.take().is_some() {
+            self.tell(state);
+            tracing::info!("The spool can be written again");
+        }
+    }
+
+    fn written(&self, work: Work, totals: Totals) {
         let oldest = work.group.iter().map(|one| one.message.received_at).min();
         let mut state = self.lock();
         state.totals = totals;
         if let Some(oldest) = oldest {
+            let next = work.first + work.group.len() as u64;
             state.progress.committed(next, oldest);
             self.metrics.group.observe(work.group.len() as f64);
             self.metrics.taken.inc_by(work.group.len() as u64);
-            let bytes: usize = work.records.iter().map(|(_, record)| record.len()).sum();
-            self.metrics.taken_bytes.inc_by(bytes as u64);
         }
-        if state.trouble.take().is_some() {
-            self.tell(&state);
-            tracing::info!("The spool can be written again");
+        if oldest.is_some() {
+            self.mended(&mut state);
         }
         if std::mem::take(&mut state.drain_waits) {
             self.room.notify_one();
@@ -265,5 +304,11 @@ impl State {
             damaged: std::mem::take(&mut self.damaged),
             ..Work::default()
         }
+    }
+
+    /// They are to be done later.
+    fn put_off(&mut self, work: Work) {
+        self.progress.keep_done(work.gone);
+        self.damaged.extend(work.damaged);
     }
 }
