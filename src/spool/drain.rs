@@ -31,18 +31,24 @@ struct Ready {
 impl Inner {
     /// Hands out until asked to stop.
     pub(super) fn drain_all(inner: &Arc<Self>, onward: &Onward) {
+        let mut told = None;
         while let Some((span, most)) = inner.next_span() {
             let read = inner.store.read(span.from, span.end, most, CHUNK_BYTES);
             match read {
                 Ok(records) => {
+                    told = None;
                     for ready in inner.sort_out(span, records) {
                         inner.hand_out(ready, onward);
                     }
                 }
                 Err(error) => {
                     inner.metrics.failures.inc();
-                    tracing::error!(error = %error, "The spool cannot be read; trying again");
-                    let state = inner.lock();
+                    let words = error.to_string();
+                    if told.replace(words.clone()).as_ref() != Some(&words) {
+                        tracing::error!(error = words, "The spool cannot be read; trying again");
+                    }
+                    let mut state = inner.lock();
+                    state.drain_waits = true;
                     drop(inner.wait(state));
                 }
             }

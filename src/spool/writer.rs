@@ -188,36 +188,52 @@ impl Inner {
         }
     }
 
-    /// Opens the file anew after a failed write, and deletes what is stored before more is
-    /// written; returns when that succeeded, or when asked to stop.
+    /// Opens the file anew after a failed write, deletes what is stored before more is written,
+    /// and waits; returns when that succeeded, or when asked to stop.
     fn mend(&self, backoff: &mut Backoff) {
-        while self.pause(backoff.next_pause()) {
-            let all_stored = self.lock().progress.oldest().is_none();
-            // A file that has no room for deleting is replaced once nothing in it is needed.
-            let opened = match all_stored {
-                true => self.store.start_over(),
-                false => self.store.reopen(),
-            };
-            if let Err(error) = opened {
-                self.failed(&error);
-                continue;
+        loop {
+            // At once: a file that could not be written cannot be read either.
+            let mended = self.open_anew() && self.delete();
+            if !self.pause(backoff.next_pause()) || mended {
+                return;
             }
-            let mut state = self.lock();
-            let work = state.chores();
-            drop(state);
-            match self.store.commit(&[], &work.gone, &work.damaged) {
-                Ok(totals) => {
-                    let mut state = self.lock();
-                    state.totals = totals;
-                    if state.queue.is_empty() {
-                        self.mended(&mut state);
-                    }
-                    return;
+        }
+    }
+
+    fn open_anew(&self) -> bool {
+        let all_stored = self.lock().progress.oldest().is_none();
+        // A file that has no room for deleting is replaced once nothing in it is needed.
+        let opened = match all_stored {
+            true => self.store.start_over(),
+            false => self.store.reopen(),
+        };
+        if let Err(error) = &opened {
+            self.failed(error);
+        }
+        let mut state = self.lock();
+        if std::mem::take(&mut state.drain_waits) {
+            self.room.notify_one();
+        }
+        opened.is_ok()
+    }
+
+    fn delete(&self) -> bool {
+        let work = self.lock().chores();
+        match self.store.commit(&[], &work.gone, &work.damaged) {
+            Ok(totals) => {
+                let mut state = self.lock();
+                state.totals = totals;
+                if state.queue.is_empty() {
+                    self.mended(&mut state);
                 }
-                Err(error) => {
-                    self.failed(&error);
-                    self.lock().put_off(work);
-                }
+                true
+            }
+            Err(error) => {
+                self.failed(&error);
+                self.lock().put_off(work);
+                // For those who read.
+                self.open_anew();
+                false
             }
         }
     }
