@@ -3,7 +3,7 @@
 //! Numbers grow in the order of arrival. Everything below `read` was handed to the lanes or is
 //! gone; what is handed out is remembered until it is stored, then until it is deleted.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::model::Timestamp;
@@ -25,7 +25,7 @@ pub struct Progress {
     /// Bytes of them in memory.
     out_bytes: usize,
     /// Read, and lost on their way: to be read again.
-    again: BTreeSet<u64>,
+    again: BTreeMap<u64, Timestamp>,
     /// Stored, to be deleted.
     done: Vec<u64>,
     /// A time before which nothing was received that is on disk and has not been read.
@@ -50,7 +50,7 @@ impl Progress {
             read: 0,
             out: BTreeMap::new(),
             out_bytes: 0,
-            again: BTreeSet::new(),
+            again: BTreeMap::new(),
             done: Vec::new(),
             unread_since: oldest,
         }
@@ -77,7 +77,7 @@ impl Progress {
 
     /// What to read, where there is anything.
     pub fn to_read(&self) -> Option<Span> {
-        if let Some(number) = self.again.first() {
+        if let Some((number, _)) = self.again.first_key_value() {
             let (from, end) = (*number, *number + 1);
             return Some(Span { from, end });
         }
@@ -89,12 +89,12 @@ impl Progress {
 
     /// Whether a record was there at start, or has been read before: it may be stored.
     pub fn seen_before(&self, number: u64) -> bool {
-        number < self.recovered || self.again.contains(&number)
+        number < self.recovered || self.again.contains_key(&number)
     }
 
     /// Whether the ledger does not know a record yet.
     pub fn unheard_of(&self, number: u64) -> bool {
-        number < self.recovered && !self.again.contains(&number)
+        number < self.recovered && !self.again.contains_key(&number)
     }
 
     /// Everything of `span` that is below `end` was read: `records`, and nothing else is there.
@@ -119,11 +119,11 @@ impl Progress {
     /// A record of `bytes` is stored, or was lost on its way.
     pub fn settled(&mut self, number: u64, bytes: usize, stored: bool) {
         self.out_bytes = self.out_bytes.saturating_sub(bytes);
-        self.out.remove(&number);
+        let at = self.out.remove(&number);
         if stored {
             self.done.push(number);
-        } else {
-            self.again.insert(number);
+        } else if let Some(at) = at {
+            self.again.insert(number, at);
         }
     }
 
@@ -150,10 +150,10 @@ impl Progress {
 
     /// A time before which everything that is on disk is stored; `None`: all of it is.
     pub fn oldest(&self) -> Option<Timestamp> {
-        let unread =
-            (self.read < self.committed || !self.again.is_empty()).then_some(self.unread_since);
-        let out = self.out.first_key_value().map(|(_, at)| *at);
-        let oldest = [unread, out].into_iter().flatten().min()?;
+        let unread = (self.read < self.committed).then_some(self.unread_since);
+        let first = |times: &BTreeMap<u64, Timestamp>| times.first_key_value().map(|(_, at)| *at);
+        let times = [unread, first(&self.out), first(&self.again)];
+        let oldest = times.into_iter().flatten().min()?;
         Some(oldest.minus(SKEW))
     }
 }
@@ -182,6 +182,7 @@ mod tests {
         assert_eq!(progress.oldest(), Some(at(11).minus(SKEW)));
         progress.settled(2, 10, false);
         assert_eq!(progress.out(), (1, 10));
+        assert_eq!(progress.oldest(), Some(at(11).minus(SKEW)));
         // The lost one comes first, and is not news to the ledger.
         let span = progress.to_read().unwrap();
         assert_eq!(span, Span { from: 2, end: 3 });
