@@ -9,7 +9,7 @@ use mongodb::error::ErrorKind;
 use super::Prepared;
 use crate::decode::{Decoded, Router, decode};
 use crate::devices::Devices;
-use crate::model::{Message, Reading, Reason};
+use crate::model::{Message, Reading, Reason, Spooled};
 use crate::store::{DeadLetter, Found, Key, Store, encode_reading};
 use crate::telemetry::Registry;
 
@@ -148,7 +148,7 @@ fn message(letter: &DeadLetter) -> Message {
         // Asked for by a person now: not a replay that should be skipped.
         retain: false,
         dup: false,
-        suspect: false,
+        spooled: Spooled::No,
         received_at: letter.at,
     }
 }

@@ -22,6 +22,8 @@ mod writer;
 
 use std::sync::{Arc, Mutex};
 
+use tokio_util::sync::CancellationToken;
+
 use crate::config::Config;
 use crate::devices::Devices;
 use crate::lane::Lanes;
@@ -80,10 +82,11 @@ impl Sink {
         }
     }
 
-    /// Starts the writers and the probe. Writers end when their lane is closed and empty.
-    pub fn run(self, tasks: &Tasks) {
+    /// Starts the writers and the probe. Writers end when their lane is closed and empty, or when
+    /// `let_go` says that what is on the lanes need not be written by this process.
+    pub fn run(self, tasks: &Tasks, let_go: &CancellationToken) {
         for (index, writer) in self.writers.into_iter().enumerate() {
-            tasks.spawn(format!("writer {index}"), writer.run(tasks.abandoned()));
+            tasks.spawn(format!("writer {index}"), writer.run(let_go.clone()));
         }
         tasks.spawn(
             "database probe",

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use super::batch::{Entry, Group};
 use crate::config::Dedup;
-use crate::model::{TimeSource, Timestamp};
+use crate::model::{Spooled, TimeSource, Timestamp};
 
 /// Devices and topics one writer keeps; 16 bytes each. Beyond it, it learns anew.
 const MOST: usize = 1 << 20;
@@ -84,8 +84,8 @@ impl Suspects {
     /// Whether each reading of the group may be stored already; takes their times in.
     pub fn judge(&mut self, group: &Group, dedup: Dedup) -> Vec<bool> {
         let judge = |entry: &Entry| {
-            // Kept on disk with its time of receipt, which then tells it apart as well as its own.
-            let kept = entry.message.suspect;
+            // Its time of receipt is the one it had before, and tells it apart as well as its own.
+            let kept = entry.message.spooled == Spooled::Again;
             let repeated = entry.message.dup || entry.message.retain || kept;
             match dedup {
                 Dedup::Off => false,
@@ -158,7 +158,7 @@ mod tests {
                 qos: QoS::AtLeastOnce,
                 retain: false,
                 dup: *dup,
-                suspect: false,
+                spooled: Spooled::No,
                 received_at: Timestamp::from_millis(*time),
             }),
             reading: Reading {

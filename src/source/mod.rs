@@ -10,6 +10,7 @@
 mod acks;
 mod beacon;
 mod canary;
+mod dispatch;
 mod intake;
 mod link;
 mod link_v311;
@@ -28,6 +29,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Instant;
 
+pub use dispatch::Dispatch;
 pub use metrics::SourceMetrics;
 pub use options::{Attempt, ConnectionOptions, TlsError, connection};
 pub use pulse::Pulse;
@@ -35,6 +37,7 @@ pub use routes::{Routes, RoutesHandle};
 
 use crate::config::{MqttConfig, Protocol};
 use crate::lane::Lanes;
+use crate::model::Keep;
 use crate::runtime::{Readiness, Tasks};
 use crate::telemetry::Ledger;
 use beacon::{Beacon, Line};
@@ -50,6 +53,8 @@ pub struct Surroundings {
     pub routes: RoutesHandle,
     /// Where loads go.
     pub lanes: Lanes,
+    /// Where messages go first, where there is one.
+    pub spool: Option<Arc<dyn Keep>>,
     /// Where messages are counted.
     pub ledger: Ledger,
     /// Which ignore reasons were counted.
@@ -60,6 +65,17 @@ pub struct Surroundings {
     pub readiness: Readiness,
     /// Held by every session: its receiver ends when the last delivery was handed over.
     pub alive: tokio::sync::mpsc::Sender<Infallible>,
+}
+
+impl Surroundings {
+    /// The way onto the lanes, for connections and for the spool.
+    pub fn dispatch(&self) -> Dispatch {
+        Dispatch {
+            routes: self.routes.clone(),
+            lanes: self.lanes.clone(),
+            metrics: Arc::clone(&self.metrics),
+        }
+    }
 }
 
 /// Starts one session per configured connection. Each ends, when asked to stop, after its

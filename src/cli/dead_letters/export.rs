@@ -83,7 +83,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::model::{DeviceId, Message, QoS, Timestamp};
+    use crate::model::{DeviceId, Message, QoS, Spooled, Timestamp};
 
     #[test]
     fn text_stays_text_and_bytes_become_base64() {
@@ -95,7 +95,7 @@ mod tests {
                 qos: QoS::AtLeastOnce,
                 retain: false,
                 dup: false,
-                suspect: false,
+                spooled: Spooled::No,
                 received_at: Timestamp::from_millis(0),
             };
             let device = DeviceId::new("b");
