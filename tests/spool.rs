@@ -44,6 +44,8 @@ impl World {
         let (broker, mongod) = (Mosquitto::start(&[]).await, Mongod::shared().await);
         let gate = Gate::start(mongod.nodes[0].port).await;
         let plan = Plan::new(broker.url(), gate.uri())
+            // Canaries are acknowledged, but not taken.
+            .mqtt("canary = \"0s\"")
             .section(&format!(
                 "[spool]\nenabled = true\npath = {path:?}\n{settings}"
             ))
