@@ -16,6 +16,7 @@
 //! |---|---|
 //! | a publish comes off the wire | `source/session` polls `source/link_v5` or `source/link_v311` |
 //! | it gets its place in the arrival order | `source/intake`, `source/window`, `source/acks` |
+//! | with a spool: it is put on disk, acknowledged, and read from there | `spool/writer`, `spool/store`, `spool/drain` |
 //! | topic and payload become readings, or a reason | `decode/router`, `template`, `codecs`, `time`, `fields` |
 //! | each reading goes to its device's lane | `lane/queue` |
 //! | a free writer takes what has gathered | `sink/writer`, `sink/pace`, `sink/batch` |
@@ -30,7 +31,7 @@
 //!
 //! # The promise, and where it is kept
 //!
-//! 1. Nothing but a durable write ends a QoS 1 or 2 message: [`model::Receipt`] reports a message
+//! 1. Nothing but a durable write ends a QoS 1 or 2 message, or has it acknowledged: [`model::Receipt`] reports a message
 //!    as delivered only if every part of it was settled by name.
 //! 2. Nothing is acknowledged on a connection that did not deliver it: `source/window` queues
 //!    acknowledgements and cuts connections off under one lock.
@@ -44,7 +45,7 @@
 //!
 //! # Who may use whom
 //!
-//! `main → cli → app → {source, sink, alert, admin}`; stages never use each other and meet in
+//! `main → cli → app → {source, spool, sink, alert, admin}`; stages never use each other and meet in
 //! `model`, `lane` and the database; `source → decode, lane`; `sink → lane, devices, store`; `alert →
 //! devices, store`; everything → `config → model, runtime, telemetry`. `tests/conventions.rs` keeps it so.
 
@@ -60,5 +61,6 @@ pub mod model;
 pub mod runtime;
 pub mod sink;
 pub mod source;
+pub mod spool;
 pub mod store;
 pub mod telemetry;

@@ -775,6 +775,8 @@ async fn a_message_is_acknowledged_when_the_feed_has_it_too() {
     let gate = Gate::start(mongod.nodes[0].port).await;
     let broker = Mosquitto::shared().await;
     let plan = Plan::new(broker.url(), gate.uri())
+        // A canary behind the message would wait with it.
+        .mqtt("canary = \"0s\"")
         .section(BRISK)
         .section(HOT)
         .section(&receiver.section("oncall", ""));

@@ -19,7 +19,7 @@ use base64::Engine as _;
 use serde_json::Value;
 use tidegate::config::streams::{Nested, Unrouted};
 use tidegate::decode::{Decoded, Router, decode};
-use tidegate::model::{Message, QoS, Timestamp};
+use tidegate::model::{Message, QoS, Spooled, Timestamp};
 
 const FORMATS: [&str; 5] = ["json", "json_or_text", "text", "number", "bool"];
 
@@ -162,6 +162,7 @@ fn message(case: &Value, received_at: &Value) -> Message {
         qos: QoS::AtLeastOnce,
         retain: case["retain"] == true,
         dup: case["dup"] == true,
+        spooled: Spooled::No,
         received_at,
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use mongodb::bson::Document;
+use mongodb::bson::{Document, doc};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -134,6 +134,7 @@ fn every_command_has_help() {
         "provision",
         "simulate",
         "dead-letters",
+        "reconcile",
         "completions",
     ];
     for command in commands {
@@ -141,7 +142,7 @@ fn every_command_has_help() {
         let own = success([command, "--help"]);
         assert!(own.contains("Usage:"), "{own}");
     }
-    for action in ["list", "show", "replay", "drop"] {
+    for action in ["list", "show", "export", "replay", "drop"] {
         success(["dead-letters", action, "--help"]);
     }
     for shell in ["bash", "zsh", "fish"] {
@@ -392,24 +393,113 @@ async fn a_dead_letter_is_listed_shown_replayed_and_gone() {
     let rows = stored.rows().await;
     let values: Vec<_> = rows.iter().map(|row| row.get_f64("v").unwrap()).collect();
     assert_eq!(values, [1.0, 2.0]);
-    assert_eq!(stored.letters().await.len(), 1);
+    // It is marked, kept, and not shown any more unless asked for.
+    let letters = stored.letters().await;
+    assert_eq!(letters.len(), 2);
+    assert!(letters[0].get_datetime("replayedAt").is_ok());
+    assert!(letters[1].get("replayedAt").is_none());
+    let list = text(&dead_letters(&config, &["list"]).stdout);
+    assert!(!list.contains(&first) && list.contains("1 of 1"), "{list}");
+    let list = text(&dead_letters(&config, &["list", "--replayed"]).stdout);
+    assert!(
+        list.contains("(replayed ") && list.contains("2 of 2"),
+        "{list}"
+    );
 
-    // A replay that was cut off before the letter was removed is repeated without doubling.
-    stored
-        .collection("dead_letters")
-        .insert_one(&letters[0])
-        .await
-        .unwrap();
-    let again = dead_letters(&config, &["replay", "--id", &first]);
-    assert_eq!(again.status.code(), Some(0), "{again:?}");
+    // Again, by id, by flag, and by a second command at the same time: nothing is stored twice.
+    let again = text(&dead_letters(&config, &["replay", "--id", &first]).stdout);
+    assert!(again.contains("1 stored, 0 kept"), "{again}");
+    let flag = ["replay", "--again", "--device", "d"];
+    let again = text(&dead_letters(&config, &flag).stdout);
+    assert!(again.contains("1 stored, 1 kept"), "{again}");
+    let none = text(&dead_letters(&config, &["replay", "--device", "d"]).stdout);
+    assert!(none.contains("0 stored, 1 kept"), "{none}");
+    let collection = stored.collection("dead_letters");
+    let named = doc! { "_id": letters[0].get_object_id("_id").unwrap() };
+    // One that was killed between the insert and the mark.
+    let unmark = doc! { "$unset": { "replayedAt": "" }, "$currentDate": { "replayingAt": true } };
+    collection.update_one(named.clone(), unmark).await.unwrap();
+    let busy = dead_letters(&config, &["replay", "--id", &first]);
+    assert_eq!(busy.status.code(), Some(1));
+    assert!(text(&busy.stdout).contains("another replay has it"));
+    let lapse = doc! { "$set": { "replayingAt": mongodb::bson::DateTime::MIN } };
+    collection.update_one(named.clone(), lapse).await.unwrap();
+    let both = std::thread::scope(|scope| {
+        let replay = || text(&dead_letters(&config, &["replay", "--id", &first]).stdout);
+        let other = scope.spawn(replay);
+        [replay(), other.join().unwrap()]
+    });
+    assert!(
+        both.iter().any(|said| said.contains("1 stored")),
+        "{both:?}"
+    );
     assert_eq!(stored.rows().await.len(), 2);
-    assert_eq!(stored.letters().await.len(), 1);
+    let letter = collection.find_one(named).await.unwrap().unwrap();
+    assert!(letter.get("replayingAt").is_none() && letter.get("replayedAt").is_some());
 
     let dropped = text(&dead_letters(&config, &["drop", "--all"]).stdout);
-    assert!(dropped.contains("1 dropped"), "{dropped}");
+    assert!(dropped.contains("2 dropped"), "{dropped}");
     assert_eq!(stored.letters().await.len(), 0);
     let missing = dead_letters(&config, &["show", &second]);
     assert_eq!(missing.status.code(), Some(1));
+}
+
+#[tokio::test]
+async fn dead_letters_are_found_by_device_and_exported() {
+    let (mongod, broker) = (Mongod::shared().await, Mosquitto::shared().await);
+    let plan = Plan::new(broker.url(), mongod.uri());
+    let stored = plan.stored_in(mongod.client().await);
+    let gateway = plan.start_ready().await;
+    let config = gateway.config_file();
+    let payloads: [(&str, &[u8]); 3] = [
+        ("d1", b"{\"line\":\n"),
+        ("d2", b"\xff\xfe"),
+        ("d2", b"{\"v\":1}x"),
+    ];
+    let messages = payloads.map(|(device, payload)| (plan.topic(device), payload.to_vec()));
+    publish_all(broker.port, messages).await;
+    let letters = stored.wait_letters(3).await;
+    assert!(letters.iter().all(|l| l.get_str("deviceId").is_ok()));
+    let list = text(&dead_letters(&config, &["list", "--device", "d2"]).stdout);
+    assert!(list.contains("2 of 2"), "{list}");
+
+    let lines = |output: &str| -> Vec<Value> {
+        let parse =
+            |line: &str| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
+        output.lines().map(parse).collect()
+    };
+    let all = lines(&text(&dead_letters(&config, &["export"]).stdout));
+    assert_eq!(all.len(), 3);
+    let of = |device: &str| {
+        all.iter()
+            .filter(|l| l["devices"] == json!([device]))
+            .count()
+    };
+    assert_eq!((of("d1"), of("d2")), (1, 2));
+    assert!(
+        all.iter()
+            .any(|l| l["payload"] == "{\"line\":\n" && l["reason"] == "json_syntax")
+    );
+    assert!(all.iter().any(|l| l["payloadBase64"] == "//4="));
+    let out = File::new("");
+    let narrow = ["export", "--device", "d1", "--out", out.path()];
+    let said = text(&dead_letters(&config, &narrow).stdout);
+    assert!(said.contains("1 written"), "{said}");
+    let written = lines(&std::fs::read_to_string(out.path()).unwrap());
+    assert_eq!(written[0]["topic"], json!(plan.topic("d1")));
+    assert_eq!(written[0]["stream"], "telemetry");
+    for key in [
+        "id",
+        "at",
+        "qos",
+        "retained",
+        "detail",
+        "gateway",
+        "attempts",
+        "payloadBytes",
+    ] {
+        assert!(!written[0][key].is_null(), "{key}: {}", written[0]);
+    }
 }
 
 // --- admin -------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "source",
         &["decode", "lane", "config", "model", "runtime", "telemetry"],
     ),
+    ("spool", &["config", "model", "runtime", "telemetry"]),
     (
         "devices",
         &["store", "config", "model", "runtime", "telemetry"],
@@ -57,6 +58,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "devices",
             "sink",
             "source",
+            "spool",
             "store",
             "lane",
             "decode",
@@ -115,6 +117,11 @@ const CALLS: &[(&str, &[&str], &str)] = &[
         "rumqttc::",
         &["source/", "cli/simulate/"],
         "only sources talk to the broker",
+    ),
+    (
+        "redb::",
+        &["spool/store.rs"],
+        "only the spool has a store of its own",
     ),
     (".unwrap()", &[], "say with expect why it cannot fail"),
 ];
@@ -288,6 +295,7 @@ fn the_shipped_configuration_equals_the_defaults() {
         "streams",
         "mongodb",
         "sink",
+        "spool",
         "feed",
         "devices",
         "alerts",
@@ -346,6 +354,7 @@ fn all_keys() -> BTreeSet<String> {
         "streams.",
         "mongodb.",
         "sink.",
+        "spool.",
         "feed.",
         "devices.",
         "alerts.",

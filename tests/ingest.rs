@@ -482,7 +482,8 @@ async fn connections_of_a_group_share_the_messages() {
     let metrics = wait_settled(&gateway, "stored", 2_000).await;
     for connection in ["0", "1"] {
         let acks = metrics.count("tidegate_source_acks_total", &[("connection", connection)]);
-        assert!(acks > 0, "connection {connection} took nothing");
+        // Some of them are those of canaries.
+        assert!(acks > 100, "connection {connection} took nothing");
     }
 }
 

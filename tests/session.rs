@@ -70,7 +70,9 @@ impl Scene {
         let mongod = Mongod::shared().await;
         let gate = Gate::start(mongod.nodes[0].port).await;
         let broker = ScriptedBroker::start().await;
-        let plan = adapt(Plan::new(broker.url(), gate.uri()).protocol(protocol));
+        // Canaries have a connection of their own, and a test of their own: tests/stall.rs.
+        let plan = Plan::new(broker.url(), gate.uri()).mqtt("canary = \"0s\"");
+        let plan = adapt(plan.protocol(protocol));
         let gateway = plan.start();
         Scene {
             broker,
@@ -288,10 +290,13 @@ async fn what_an_earlier_process_stored_is_not_stored_again(protocol: &str) {
         .await;
     assert_eq!(scene.stored.rows().await.len(), 2);
 
-    // Two publishes are two readings, even if they say the same.
+    // A device that sends a reading again is not told from a broker that does.
     second.send_publish(message).await;
     second.expect_puback(7).await;
-    assert_eq!(scene.stored.rows().await.len(), 3);
+    scene
+        .wait_count("tidegate_sink_readings_already_stored_total", &[], 2)
+        .await;
+    assert_eq!(scene.stored.rows().await.len(), 2);
 }
 
 async fn acks_leave_in_arrival_order(protocol: &str) {
@@ -583,6 +588,10 @@ async fn the_connection_is_that_of_a_persistent_session(protocol: &str) {
     connection.send_connack(false, 0).await;
     let subscribe = connection.grant_subscription().await;
     assert!(subscribe.filters.iter().all(|filter| filter.qos == 1));
+    // Without canaries there is nothing else: no filter, no connection, no message.
+    assert_eq!(subscribe.filters.len(), 1);
+    connection.expect_quiet(2 * SECOND).await;
+    assert!(scene.broker.accept_within(A_MOMENT).await.is_none());
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use crate::admin::Admin;
 use crate::alert::Alerts;
@@ -22,14 +23,16 @@ use crate::config::{Config, Loaded, Problems, Sources, survey};
 use crate::decode::Router;
 use crate::devices::Devices;
 use crate::lane::{LaneMetrics, Lanes, TakeLimits};
+use crate::model::{Keep, Receipt};
 use crate::runtime::{Backoff, Readiness, Signal, Signals, Tasks, Verdict};
 use crate::sink::Sink;
 use crate::source::{self, Pulse, Routes, RoutesHandle, SourceMetrics, Surroundings};
+use crate::spool::Spool;
 use crate::store::{ConnectError, Store, words};
 use crate::telemetry::{Ledger, Registry};
 use collections::Collections;
 use reload::Reload;
-pub use replay::{Replayed, replay};
+pub use replay::{Replay, Replayed};
 
 /// A configuration that has passed every check that needs no network.
 pub struct Prepared {
@@ -86,6 +89,7 @@ pub struct App {
     reload: Reload,
     store: Store,
     lanes: Lanes,
+    spool: Option<Spool>,
     ledger: Ledger,
     routes: RoutesHandle,
     metrics: Arc<SourceMetrics>,
@@ -109,6 +113,8 @@ impl App {
         let readiness = Readiness::default();
         let ledger = registry.add(Ledger::default());
         registry.process();
+        let spool = Spool::open(&config.spool, &config.sink, &ledger, &registry, &readiness)
+            .context("the spool cannot be used")?;
         let metrics = Arc::new(SourceMetrics::register(&registry, config.mqtt.connections));
         let store = connect_in_time(&config).await?;
         let lossy = TakeLimits {
@@ -149,6 +155,7 @@ impl App {
             reload,
             store,
             lanes,
+            spool,
             ledger,
             routes,
             metrics,
@@ -166,12 +173,16 @@ impl App {
         let tasks = Tasks::default();
         tracing::info!(admin = %self.admin.address, broker = self.config.mqtt.url, database = self.config.mongodb.database, "Tidegate starts");
         tasks.spawn_service("admin", self.admin.run());
-        self.sink.run(&tasks);
+        let let_go = tasks.abandoned().child_token();
+        self.sink.run(&tasks, &let_go);
         let (alive, sources_alive) = mpsc::channel(1);
-        tasks.spawn("lanes", close_behind(sources_alive, self.lanes.clone()));
+        let (lanes, spool) = (self.lanes.clone(), self.spool.clone());
+        tasks.spawn("lanes", close_behind(sources_alive, lanes, spool, let_go));
+        let keep = |spool: &Spool| Arc::new(spool.clone()) as Arc<dyn Keep>;
         let surroundings = Surroundings {
             routes: self.routes.clone(),
             lanes: self.lanes,
+            spool: self.spool.as_ref().map(keep),
             ledger: self.ledger.clone(),
             metrics: self.metrics,
             pulse: Pulse::default(),
@@ -184,9 +195,20 @@ impl App {
             routes: self.routes,
             condition: self.readiness.condition("collections", "not looked at yet"),
         };
-        let (devices, alerts) = (self.devices, self.alerts);
-        let starting = start(collections, surroundings, devices, alerts, tasks.clone());
-        tasks.spawn("start", starting);
+        if let Some(spool) = &self.spool {
+            let dispatch = surroundings.dispatch();
+            let onward = move |message, receipt: &dyn Fn(usize) -> Receipt| {
+                dispatch.hand_over(message, |_, decoded| receipt(decoded));
+            };
+            spool.run(Box::new(onward), &tasks);
+        }
+        let parts = Parts {
+            surroundings,
+            spool: self.spool,
+            devices: self.devices,
+            alerts: self.alerts,
+        };
+        tasks.spawn("start", start(collections, parts, tasks.clone()));
 
         let mut told_to_stop = false;
         let drain = self.config.sink.drain_timeout.0;
@@ -216,25 +238,49 @@ impl App {
     }
 }
 
-/// Closes the lanes when the last source has gone.
+/// Closes the lanes when the last source has gone. What the spool holds need not be written by this
+/// process.
 async fn close_behind(
     mut sources: mpsc::Receiver<Infallible>,
     lanes: Lanes,
+    spool: Option<Spool>,
+    let_go: CancellationToken,
 ) -> Result<(), Infallible> {
     let None = sources.recv().await;
+    if let Some(spool) = &spool {
+        spool.flushed().await;
+    }
     lanes.close();
+    if let Some(spool) = &spool {
+        spool.settled().await;
+        let_go.cancel();
+        spool.close();
+    }
     Ok(())
 }
 
-/// Makes the collections, however long the database takes to be there, then starts the sources:
-/// nothing is taken from the broker before there is a place for it.
-async fn start(
-    collections: Collections,
+/// What is started once the database is there.
+struct Parts {
     surroundings: Surroundings,
+    spool: Option<Spool>,
     devices: Devices,
     alerts: Alerts,
-    tasks: Tasks,
-) -> anyhow::Result<()> {
+}
+
+/// Makes the collections, however long the database takes to be there, then starts the sources:
+/// nothing is taken from the broker before there is a place for it, which the spool is.
+async fn start(collections: Collections, parts: Parts, tasks: Tasks) -> anyhow::Result<()> {
+    let Parts {
+        surroundings,
+        spool,
+        devices,
+        alerts,
+    } = parts;
+    let mqtt = &collections.config.mqtt;
+    let taking = "cannot start the MQTT side";
+    if spool.is_some() {
+        source::run(mqtt, &surroundings, &tasks).context(taking)?;
+    }
     if !collections.make(&tasks.stopping()).await? {
         return Ok(());
     }
@@ -257,10 +303,18 @@ async fn start(
             "Rules of the database cannot be read yet"
         );
     }
-    let mqtt = &collections.config.mqtt;
-    source::run(mqtt, &surroundings, &tasks).context("cannot start the MQTT side")?;
+    match &spool {
+        Some(spool) => spool.release(),
+        None => source::run(mqtt, &surroundings, &tasks).context(taking)?,
+    }
     let pulse = surroundings.pulse.clone();
-    alerts.run(Arc::new(move |now| pulse.take(now)), &tasks);
+    let heard = move |now| {
+        // In this order: what moves from a connection to the spool meanwhile is seen there.
+        let (settled, linked) = pulse.take(now);
+        let spooled = spool.as_ref().and_then(Spool::oldest);
+        (spooled.map_or(settled, |at| settled.min(at)), linked)
+    };
+    alerts.run(Arc::new(heard), &tasks);
     // Not earlier: the connections' own conditions stand in the way of readiness from here on.
     collections.condition.clear();
     tasks.spawn_service("collections", collections.watch());

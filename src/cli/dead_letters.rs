@@ -1,6 +1,9 @@
-//! `tidegate dead-letters`: look at what could not be stored, repeat it, or drop it.
+//! `tidegate dead-letters`: look at what could not be stored, take it out, repeat it, or drop it.
+
+mod export;
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -9,9 +12,9 @@ use mongodb::bson::oid::ObjectId;
 
 use super::words::printable;
 use super::{ConfigArgs, Usage, block_on};
-use crate::app::{Prepared, Replayed, replay};
+use crate::app::{Prepared, Replay, Replayed};
 use crate::model::Timestamp;
-use crate::store::{DeadLetter, DeadLetterFilter, Store, provision};
+use crate::store::{Claim, DeadLetter, DeadLetterFilter, Store, provision};
 
 /// List, show, replay or drop messages that could not be stored
 #[derive(Debug, Args)]
@@ -29,6 +32,9 @@ enum Action {
         config: ConfigArgs,
         #[command(flatten)]
         which: Which,
+        /// Also those that were replayed
+        #[arg(long)]
+        replayed: bool,
         /// At most this many
         #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
         limit: u32,
@@ -43,11 +49,36 @@ enum Action {
         #[arg(long)]
         payload: bool,
     },
+    /// Write them out, one JSON object a line
+    ///
+    /// Each holds id, at, topic, qos, retained, payload (text; payloadBase64 where it is not UTF-8),
+    /// payloadBytes, reason, detail, stream, devices, gateway, attempts, and where they apply
+    /// topicBase64, lastReplay and replayedAt.
+    Export {
+        #[command(flatten)]
+        config: ConfigArgs,
+        #[command(flatten)]
+        which: Which,
+        /// Also those that were replayed
+        #[arg(long)]
+        replayed: bool,
+        /// The file to write, instead of standard output
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
     /// Decode again with today's configuration, store what is sound now, keep the rest
     ///
-    /// What is stored already is not stored again. Exit code 1 when any had to be kept.
-    Replay(Selection),
-    /// Delete for good
+    /// Those that are stored are marked and kept until their time to live is over. What is stored
+    /// already is not stored again, however often this is run. Exit code 1 when any could not be
+    /// stored.
+    Replay {
+        #[command(flatten)]
+        selection: Selection,
+        /// Also those that were replayed before
+        #[arg(long)]
+        again: bool,
+    },
+    /// Delete for good, replayed or not
     Drop(Selection),
 }
 
@@ -68,9 +99,10 @@ impl Selection {
     fn prepare(self) -> anyhow::Result<(Prepared, DeadLetterFilter)> {
         let filter = self.which.filter();
         if filter.is_empty() && !self.all {
-            return Err(
-                Usage("say which (--id, --stream, --reason, --since, --until), or --all").into(),
-            );
+            return Err(Usage(
+                "say which (--id, --stream, --reason, --device, --since, --until), or --all",
+            )
+            .into());
         }
         Ok((self.config.prepare()?, filter))
     }
@@ -88,6 +120,9 @@ struct Which {
     /// Only with this reason, such as json_syntax
     #[arg(long)]
     reason: Option<String>,
+    /// Only about this device
+    #[arg(long)]
+    device: Option<String>,
     /// Only received at or after this RFC 3339 time
     #[arg(long, value_name = "TIME")]
     since: Option<Timestamp>,
@@ -97,11 +132,22 @@ struct Which {
 }
 
 impl Which {
+    /// Those that match and were not replayed, or all; one that is named is meant in any state.
+    fn state(self, replayed: bool) -> DeadLetterFilter {
+        let filter = self.filter();
+        DeadLetterFilter {
+            open: !replayed && filter.id.is_none(),
+            ..filter
+        }
+    }
+
     fn filter(self) -> DeadLetterFilter {
         DeadLetterFilter {
             id: self.id,
             stream: self.stream,
             reason: self.reason,
+            device: self.device,
+            open: false,
             since: self.since,
             until: self.until,
         }
@@ -114,16 +160,30 @@ impl DeadLetters {
             Action::List {
                 config,
                 which,
+                replayed,
                 limit,
-            } => block_on(list(config.prepare()?, which.filter(), limit)),
+            } => block_on(list(config.prepare()?, which.state(replayed), limit)),
+            Action::Export {
+                config,
+                which,
+                replayed,
+                out,
+            } => block_on(export::export(
+                config.prepare()?,
+                which.state(replayed),
+                out,
+            )),
             Action::Show {
                 config,
                 id,
                 payload,
             } => block_on(show(config.prepare()?, id, payload)),
-            Action::Replay(selection) => {
-                let (prepared, filter) = selection.prepare()?;
-                block_on(replay_all(prepared, filter))
+            Action::Replay { selection, again } => {
+                let (prepared, mut filter) = selection.prepare()?;
+                // One that is named is meant.
+                let again = again || filter.id.is_some();
+                filter.open = !again;
+                block_on(replay_all(prepared, filter, again))
             }
             Action::Drop(selection) => {
                 let (prepared, filter) = selection.prepare()?;
@@ -158,21 +218,20 @@ async fn list(
         reason,
         topic,
         detail,
+        replayed_at,
         ..
     } in &letters
     {
         let (topic, detail) = (printable(topic), printable(detail));
-        writeln!(out, "{id}  {at}  {reason:20}  {topic}  {detail}")?;
+        let replayed = replayed_at.map_or(String::new(), |at| format!("  (replayed {at})"));
+        writeln!(out, "{id}  {at}  {reason:20}  {topic}  {detail}{replayed}")?;
     }
     writeln!(out, "{} of {total}", letters.len())?;
     Ok(ExitCode::SUCCESS)
 }
 
 async fn show(prepared: Prepared, id: ObjectId, payload_only: bool) -> anyhow::Result<ExitCode> {
-    let filter = DeadLetterFilter {
-        id: Some(id),
-        ..DeadLetterFilter::default()
-    };
+    let filter = DeadLetterFilter::one(id);
     let mut letters = open(&prepared).await?.find_dead_letters(&filter, 1).await?;
     let letter = letters
         .pop()
@@ -183,9 +242,14 @@ async fn show(prepared: Prepared, id: ObjectId, payload_only: bool) -> anyhow::R
         return Ok(ExitCode::SUCCESS);
     }
     let cut = if letter.cut() { ", cut" } else { "" };
-    let replays = match &letter.last_replay {
-        Some(last) => format!("{}, the last kept it: {last}", letter.attempts),
-        None => letter.attempts.to_string(),
+    let replays = match (&letter.last_replay, letter.replayed_at) {
+        (_, Some(at)) => format!("stored at {at}"),
+        (Some(last), None) => format!("{}, the last kept it: {last}", letter.attempts),
+        (None, None) => letter.attempts.to_string(),
+    };
+    let devices = match &letter.devices[..] {
+        [] => "not known".to_owned(),
+        devices => devices.join(", "),
     };
     let stream = letter.stream.as_deref().unwrap_or("none claimed it");
     for (name, value) in [
@@ -193,6 +257,7 @@ async fn show(prepared: Prepared, id: ObjectId, payload_only: bool) -> anyhow::R
         ("received", letter.at.to_string()),
         ("topic", letter.topic.clone()),
         ("stream", stream.to_owned()),
+        ("device", devices),
         ("reason", letter.reason.clone()),
         ("detail", letter.detail.clone()),
         ("qos", (letter.qos as u8).to_string()),
@@ -209,23 +274,45 @@ async fn show(prepared: Prepared, id: ObjectId, payload_only: bool) -> anyhow::R
     Ok(ExitCode::SUCCESS)
 }
 
-async fn replay_all(prepared: Prepared, filter: DeadLetterFilter) -> anyhow::Result<ExitCode> {
+async fn replay_all(
+    prepared: Prepared,
+    filter: DeadLetterFilter,
+    again: bool,
+) -> anyhow::Result<ExitCode> {
     let store = open(&prepared).await?;
     // A stream that is new today has no collection yet; the server would make an ordinary one.
     provision(&store, &prepared.loaded.config).await?;
+    let replay = Replay::new(&prepared, &store).await?;
     let mut out = std::io::stdout();
     let (mut stored, mut kept) = (0, 0);
     for id in store.dead_letter_ids(&filter).await? {
-        let one = DeadLetterFilter {
-            id: Some(id),
-            ..DeadLetterFilter::default()
-        };
+        match store.claim_dead_letter(id, again).await? {
+            Claim::Taken => {}
+            Claim::Done => continue,
+            Claim::Busy => {
+                writeln!(
+                    out,
+                    "{id}  kept: another replay has it, or had it when it was stopped less than a minute ago"
+                )?;
+                kept += 1;
+                continue;
+            }
+        }
+        let one = DeadLetterFilter::one(id);
         let Some(letter) = store.find_dead_letters(&one, 1).await?.pop() else {
             continue;
         };
-        match replay(&prepared.router, &store, &letter).await? {
+        let outcome = match replay.store(&letter).await {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                // Where the database is away altogether, the claim lapses by itself.
+                store.release_dead_letter(id).await.ok();
+                return Err(error.into());
+            }
+        };
+        match outcome {
             Replayed::Stored => {
-                store.drop_dead_letters(&one).await?;
+                store.mark_replayed(id).await?;
                 stored += 1;
             }
             Replayed::Kept { reason, detail } => {

@@ -12,7 +12,7 @@ use super::ConfigArgs;
 use crate::alert::rules::{RuleSet, View, lookup, scalar};
 use crate::config::rules::RuleKind;
 use crate::decode::{Decoded, decode};
-use crate::model::{FieldValue, Message, QoS, Reading, Severity, TimeSource, Timestamp};
+use crate::model::{FieldValue, Message, QoS, Reading, Severity, Spooled, TimeSource, Timestamp};
 use crate::runtime::now;
 
 /// Show what would be stored for a topic and payload, or why nothing would be
@@ -63,6 +63,7 @@ impl Explain {
             qos: QoS::AtLeastOnce,
             retain: self.retained,
             dup: false,
+            spooled: Spooled::No,
             received_at: self.received_at.unwrap_or_else(now),
         };
         let decoded = decode(&prepared.router, &message);

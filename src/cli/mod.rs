@@ -10,6 +10,7 @@ mod outbox;
 mod provision;
 mod receive;
 mod receivers;
+mod reconcile;
 mod rules;
 mod run;
 mod silences;
@@ -55,6 +56,7 @@ enum Command {
     Provision(provision::Provision),
     Simulate(simulate::Simulate),
     DeadLetters(dead_letters::DeadLetters),
+    Reconcile(reconcile::Reconcile),
     Alerts(alerts::Alerts),
     Silences(silences::Silences),
     Rules(rules::RulesCommand),
@@ -98,6 +100,7 @@ impl Cli {
             Command::Provision(command) => command.run(),
             Command::Simulate(command) => command.run(),
             Command::DeadLetters(command) => command.run(),
+            Command::Reconcile(command) => command.run(),
             Command::Alerts(command) => command.run(),
             Command::Silences(command) => command.run(),
             Command::Rules(command) => command.run(),

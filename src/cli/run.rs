@@ -33,7 +33,7 @@ impl Run {
         let verdict = block_on(async { Ok(App::build(prepared, sources).await?.run().await) })?;
         match verdict {
             Verdict::Clean => {
-                tracing::info!("Stopped; everything taken is stored and acknowledged");
+                tracing::info!("Stopped; everything acknowledged is stored, or in the spool");
                 Ok(ExitCode::SUCCESS)
             }
             Verdict::Failed(reason) => {

@@ -15,6 +15,7 @@ pub mod receivers;
 pub mod rules;
 pub mod secret;
 mod sink;
+mod spool;
 pub mod streams;
 pub mod units;
 mod watchdog;
@@ -37,6 +38,7 @@ pub use receivers::{Incident, ReceiverConfig, ReceiverKind};
 pub use rules::RuleConfig;
 pub use secret::Secret;
 pub use sink::{Dedup, SinkConfig};
+pub use spool::SpoolConfig;
 use streams::Action;
 pub use streams::StreamConfig;
 pub use units::{ByteSize, Span};
@@ -57,6 +59,8 @@ pub struct Config {
     pub mongodb: MongodbConfig,
     /// Writers and batches.
     pub sink: SinkConfig,
+    /// Messages on the gateway's own disk.
+    pub spool: SpoolConfig,
     /// The feed that rules and others follow.
     pub feed: FeedConfig,
     /// The registry of devices.
@@ -82,6 +86,7 @@ impl Default for Config {
             streams: vec![StreamConfig::telemetry()],
             mongodb: MongodbConfig::default(),
             sink: SinkConfig::default(),
+            spool: SpoolConfig::default(),
             feed: FeedConfig::default(),
             devices: DevicesConfig::default(),
             alerts: AlertsConfig::default(),
@@ -101,6 +106,7 @@ impl Config {
         self.mqtt.validate(problems);
         self.mongodb.validate(problems);
         self.sink.validate(problems);
+        self.spool.validate(problems);
         self.feed.validate(problems);
         self.devices.validate(problems);
         self.alerts.validate(problems);

@@ -47,6 +47,11 @@ pub struct MqttConfig {
     pub connect_timeout: Span,
     /// Longest pause between attempts to reach the broker; 30 s where it refuses.
     pub reconnect_max: Span,
+    /// How often a message of our own goes the whole way through the broker and back on each
+    /// connection; "0s": never.
+    pub canary: Span,
+    /// It goes to `<this>/<client id>`; whatever arrives below it is never taken for a reading.
+    pub canary_topic: String,
     /// Messages on topics that no stream claims.
     pub unrouted: Unrouted,
 }
@@ -92,6 +97,8 @@ impl Default for MqttConfig {
             max_inflight: ByteSize::mib(64),
             connect_timeout: Span::secs(5),
             reconnect_max: Span::secs(2),
+            canary: Span::secs(5),
+            canary_topic: "tidegate/canary".into(),
             unrouted: Unrouted::Ignore,
         }
     }
@@ -243,6 +250,24 @@ impl MqttConfig {
             problems.add(
                 "mqtt.connect_timeout",
                 format!("is {}: expected at least 1s", self.connect_timeout),
+            );
+        }
+        let canary = self.canary.0;
+        if !canary.is_zero() && !(1..=60).contains(&canary.as_secs()) {
+            problems.add(
+                "mqtt.canary",
+                format!("is {}: expected 1s to 60s, or 0s for never", self.canary),
+            );
+        }
+        let topic = &self.canary_topic;
+        if topic.is_empty()
+            || topic.starts_with('$')
+            || topic.ends_with('/')
+            || topic.contains(['+', '#', '\0'])
+        {
+            problems.add(
+                "mqtt.canary_topic",
+                format!("is {topic:?}: expected a topic such as \"tidegate/canary\", without + or #, not below $"),
             );
         }
         if self.reconnect_max.0.as_secs() == 0 {

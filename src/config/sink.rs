@@ -36,7 +36,8 @@ pub struct SinkConfig {
 pub enum Dedup {
     /// None: what the broker delivers twice is stored twice.
     Off,
-    /// Those the broker says it may have delivered before, or replays from its retained store.
+    /// Those that may be stored already: not later than what this gateway knows of their device
+    /// (by topic), or repeated by the broker.
     Redelivered,
     /// All: for gateways that are handed each other's messages. Costs a query for each batch.
     Always,

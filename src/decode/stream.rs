@@ -14,7 +14,7 @@ use super::template::Template;
 use super::time::TimeRule;
 use super::value::Value;
 use crate::config::streams::StreamConfig;
-use crate::model::Filter;
+use crate::model::{DeviceId, Filter};
 
 /// A compiled stream.
 #[derive(Debug)]
@@ -55,6 +55,17 @@ impl Stream {
     /// What the operator wrote.
     pub fn config(&self) -> &StreamConfig {
         &self.config
+    }
+
+    /// The device that a topic names by itself, whatever the payload.
+    pub fn device_of(&self, topic: &str) -> Option<DeviceId> {
+        let scope = Scope {
+            topic,
+            template: self.template.as_ref(),
+            item: &Value::Null,
+            root: None,
+        };
+        DeviceId::new(&self.device.evaluate(scope).ok()?)
     }
 
     /// Whether the stream takes messages of a topic.

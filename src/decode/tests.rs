@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::config::streams::{Codec, NonFinite, PivotConfig, StreamConfig};
-use crate::model::{FieldValue, QoS, TimeSource, Timestamp};
+use crate::model::{FieldValue, QoS, Spooled, TimeSource, Timestamp};
 
 const TOPIC: &str = "devices/d1/telemetry";
 
@@ -19,6 +19,7 @@ fn message(topic: &str, payload: &[u8]) -> Message {
         qos: QoS::AtLeastOnce,
         retain: false,
         dup: false,
+        spooled: Spooled::No,
         received_at: Timestamp::from_millis(1_773_479_730_250),
     }
 }

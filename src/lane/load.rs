@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::config::StreamConfig;
-use crate::model::{Message, QoS, Reading, Reason, Receipt};
+use crate::model::{DeviceId, Message, QoS, Reading, Reason, Receipt, Spooled};
 
 /// A reading or a dead letter on its way to MongoDB, with its claim on the message's delivery.
 pub struct Load {
@@ -27,13 +27,16 @@ pub enum Cargo {
         reason: Reason,
         /// A sentence a person can act on.
         detail: String,
+        /// The device, where it is known.
+        device: Option<DeviceId>,
     },
 }
 
 impl Load {
     /// Whether it may be dropped under pressure.
     pub fn lossy(&self) -> bool {
-        self.message.qos == QoS::AtMostOnce
+        // What the spool holds is safe whatever it was sent as, and bounded there.
+        self.message.qos == QoS::AtMostOnce && self.message.spooled == Spooled::No
     }
 
     /// Bytes it takes in memory, and at most in a write command; the message, which all its

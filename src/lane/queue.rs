@@ -183,7 +183,7 @@ mod tests {
 
     use super::super::{Cargo, LaneMetrics, Lanes};
     use super::*;
-    use crate::model::{Message, QoS, Reason, Receipt, Settle, Ticket, Timestamp};
+    use crate::model::{Message, QoS, Reason, Receipt, Settle, Spooled, Ticket, Timestamp};
     use crate::telemetry::Registry;
 
     #[derive(Default)]
@@ -203,6 +203,7 @@ mod tests {
             qos,
             retain: false,
             dup: false,
+            spooled: Spooled::No,
             received_at: Timestamp::from_millis(0),
         };
         Load {
@@ -211,6 +212,7 @@ mod tests {
             cargo: Cargo::DeadLetter {
                 reason: Reason::NoRoute,
                 detail: String::new(),
+                device: None,
             },
             receipt: Receipt::new(
                 Ticket {

@@ -30,8 +30,23 @@ pub struct Message {
     pub retain: bool,
     /// The broker has sent it before. Says nothing about whether we stored it.
     pub dup: bool,
+    /// Whether it comes from the spool.
+    pub spooled: Spooled,
     /// The gateway's clock at receipt.
     pub received_at: Timestamp,
+}
+
+/// Whether a message comes from the spool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Spooled {
+    /// Straight from the broker.
+    #[default]
+    No,
+    /// Read from the spool for the first time since it was put there.
+    First,
+    /// Read from the spool before, maybe by an earlier process: may be stored, and has the receive
+    /// time it had then.
+    Again,
 }
 
 impl Message {
@@ -75,6 +90,7 @@ mod tests {
             qos: QoS::AtLeastOnce,
             retain: false,
             dup: false,
+            spooled: Spooled::No,
             received_at: Timestamp::from_millis(0),
         };
         assert_eq!(message.clone().cut(10).cut_from, None);

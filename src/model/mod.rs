@@ -6,6 +6,7 @@
 
 mod device;
 mod filter;
+mod keep;
 mod message;
 mod reading;
 mod reason;
@@ -16,7 +17,8 @@ mod timestamp;
 
 pub use device::{Device, DeviceId};
 pub use filter::{Filter, Level};
-pub use message::{Message, QoS};
+pub use keep::Keep;
+pub use message::{Message, QoS, Spooled};
 pub use reading::{FieldValue, Flag, Flags, Reading, TimeSource};
 pub use reason::{IgnoreReason, Reason};
 pub use receipt::{Outcome, Receipt, Settle, Ticket};

@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 /// How a message ended. The greater one wins where parts of a message end differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
+    /// Safe in the spool: may be acknowledged, and is on its way still.
+    Spooled = 6,
     /// Left out under a named rule.
     Ignored = 1,
     /// Found in the series already.
@@ -30,6 +32,7 @@ impl Outcome {
             Self::Stored,
             Self::Dropped,
             Self::DeadLettered,
+            Self::Spooled,
         ]
         .into_iter()
         .find(|o| *o as u8 == value)

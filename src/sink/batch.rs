@@ -43,14 +43,17 @@ impl Entry {
         stream: &StreamConfig,
         gateway: &str,
     ) -> Letter {
-        Letter::new(
-            self.message,
-            reason,
+        let device = Some(&self.reading.device);
+        let stream = Some(stream.name.as_str());
+        let letter = DeadLetter::new(
+            &self.message,
+            reason.code(),
             detail,
-            Some(&stream.name),
+            stream,
+            device,
             gateway,
-            self.receipt,
-        )
+        );
+        Letter::new(self.message, reason, letter, self.receipt)
     }
 }
 
@@ -89,15 +92,7 @@ pub struct Letter {
 }
 
 impl Letter {
-    fn new(
-        message: Arc<Message>,
-        reason: Reason,
-        detail: &str,
-        stream: Option<&str>,
-        gateway: &str,
-        receipt: Receipt,
-    ) -> Self {
-        let letter = DeadLetter::new(&message, reason.code(), detail, stream, gateway);
+    fn new(message: Arc<Message>, reason: Reason, letter: DeadLetter, receipt: Receipt) -> Self {
         Self {
             message,
             letter,
@@ -121,7 +116,13 @@ impl Letter {
         for mut letter in letters {
             let key = (Arc::as_ptr(&letter.message), letter.reason);
             match by_message.get(&key) {
-                Some(position) => folded[*position].receipts.append(&mut letter.receipts),
+                Some(position) => {
+                    let first = &mut folded[*position];
+                    first.receipts.append(&mut letter.receipts);
+                    for device in letter.letter.devices {
+                        first.letter.concerns(device);
+                    }
+                }
                 None => {
                     by_message.insert(key, folded.len());
                     folded.push(letter);
@@ -163,23 +164,27 @@ pub fn sort_out(loads: Vec<Load>, gateway: &str, devices: &Devices) -> (Vec<Grou
                     None => by_stream.push((stream, vec![entry])),
                 }
             }
-            (Cargo::DeadLetter { reason, detail }, stream) => {
+            (
+                Cargo::DeadLetter {
+                    reason,
+                    detail,
+                    device,
+                },
+                stream,
+            ) => {
+                let (code, device) = (reason.code(), device.as_ref());
                 let stream = stream.as_ref().map(|s| s.name.as_str());
-                letters.push(Letter::new(
-                    message, reason, &detail, stream, gateway, receipt,
-                ));
+                let letter = DeadLetter::new(&message, code, &detail, stream, device, gateway);
+                letters.push(Letter::new(message, reason, letter, receipt));
             }
             // A reading belongs to a stream; one that does not is kept rather than lost.
-            (Cargo::Reading(_), None) => {
+            (Cargo::Reading(reading), None) => {
                 let detail = "no stream claims this reading";
-                letters.push(Letter::new(
-                    message,
-                    Reason::NoRoute,
-                    detail,
-                    None,
-                    gateway,
-                    receipt,
-                ));
+                let device = Some(&reading.device);
+                let reason = Reason::NoRoute;
+                let letter =
+                    DeadLetter::new(&message, reason.code(), detail, None, device, gateway);
+                letters.push(Letter::new(message, reason, letter, receipt));
             }
         }
     }

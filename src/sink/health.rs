@@ -81,7 +81,7 @@ impl Health {
             tracing::warn!(
                 place,
                 error = reason,
-                "MongoDB does not take writes; trying again, nothing is acknowledged meanwhile"
+                "MongoDB does not take writes; trying again, what waits for it is kept meanwhile"
             );
         }
     }

@@ -1,7 +1,7 @@
 //! Writes one group of readings, however long it takes: look up where something may be there
 //! already, attempt, verdict, again.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use mongodb::ClientSession;
@@ -13,9 +13,10 @@ use super::classify::{Cause, Verdict, classify};
 use super::health::Health;
 use super::metrics::SinkMetrics;
 use super::part::{LookUp, Part, Refused};
+use super::suspects::Suspects;
 use crate::config::{Dedup, StreamConfig};
 use crate::model::{Outcome, Reason};
-use crate::runtime::Backoff;
+use crate::runtime::{Backoff, now};
 use crate::store::{Found, Series, Store, probe, words};
 
 /// What a group's write needs.
@@ -26,6 +27,8 @@ pub struct Context<'a> {
     pub gateway: &'a str,
     /// Which readings to look up before they are written.
     pub dedup: Dedup,
+    /// What is known of the lane's devices.
+    pub suspects: &'a Mutex<Suspects>,
     /// Counts.
     pub metrics: &'a SinkMetrics,
     /// Told of every result.
@@ -69,7 +72,8 @@ pub async fn insert_readings(group: Group, context: Context<'_>) -> Vec<Letter> 
         letters: Vec::new(),
         context,
     };
-    let mut parts = Part::of(group, writing.context.dedup);
+    let suspect = writing.suspects(&group).await;
+    let mut parts = Part::of(group, &suspect);
     while let Some(part) = parts.pop() {
         let rest = match part.look_up {
             LookUp::No => writing.attempt(part).await,
@@ -91,6 +95,42 @@ struct Writing<'a> {
 }
 
 impl Writing<'_> {
+    /// Which readings may be stored already.
+    async fn suspects(&mut self, group: &Group) -> Vec<bool> {
+        if self.context.dedup == Dedup::Redelivered {
+            self.meet(group).await;
+        }
+        let dedup = self.context.dedup;
+        lock(self.context.suspects).judge(group, dedup)
+    }
+
+    /// Learns up to when the series knows devices that are met for the first time.
+    async fn meet(&mut self, group: &Group) {
+        let strangers = lock(self.context.suspects).strangers(group, now());
+        if strangers.is_empty() {
+            return;
+        }
+        let asked: Arc<[_]> = strangers
+            .iter()
+            .map(|stranger| {
+                let reading = &group.entries[stranger.position].reading;
+                (reading.device.as_str().to_owned(), stranger.earliest)
+            })
+            .collect();
+        loop {
+            self.context.metrics.look_ups.inc();
+            let (series, asked) = (self.series.clone(), Arc::clone(&asked));
+            let call = async move { series.greatest(&asked).await };
+            let limit = self.series.wtimeout();
+            match answer(self.context.health, self.series.name(), limit, call).await {
+                Ok(greatest) => {
+                    return lock(self.context.suspects).learned(group, &strangers, &greatest);
+                }
+                Err(error) => self.pause(Cause::Other, &error).await,
+            }
+        }
+    }
+
     /// One insert; returns what is left to do.
     async fn attempt(&mut self, part: Part) -> Vec<Part> {
         let started = Instant::now();
@@ -200,6 +240,8 @@ impl Writing<'_> {
             return vec![part];
         }
         self.context.metrics.look_ups.inc();
+        let looked_up = &self.context.metrics.looked_up;
+        looked_up.inc_by(part.entries.len() as u64);
         let series = self.series.clone();
         let Part {
             entries,
@@ -297,4 +339,9 @@ impl Writing<'_> {
             .pause(self.series.name(), cause, &words(error))
             .await;
     }
+}
+
+fn lock(suspects: &Mutex<Suspects>) -> MutexGuard<'_, Suspects> {
+    // A map of times is sound whatever a panicking holder was doing.
+    suspects.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -17,6 +17,7 @@ pub struct SinkMetrics {
     pub(super) insert_seconds: Histogram,
     pub(super) attempts_failed: IntCounterVec,
     pub(super) look_ups: IntCounter,
+    pub(super) looked_up: IntCounter,
     pub(super) fed: IntCounter,
     pub(super) feed_refused: IntCounter,
 }
@@ -74,7 +75,11 @@ impl SinkMetrics {
             ),
             look_ups: registry.counter(
                 "tidegate_sink_look_ups_total",
-                "Look-ups of readings that may be stored already",
+                "Queries for what the series holds already: of readings, or of devices met first",
+            ),
+            looked_up: registry.counter(
+                "tidegate_sink_readings_looked_up_total",
+                "Readings that might have been stored already, and were looked up",
             ),
             fed: registry.counter(
                 "tidegate_sink_readings_fed_total",

@@ -3,9 +3,9 @@
 //! One writer per lane, one batch under way per writer: while a write is out the next batch
 //! grows in the lane, so each device contributes more readings to a write exactly when load is
 //! high. Readings that rules look at are written to the feed at the same time. A batch ends when
-//! every load of it is settled: stored, found stored, or written to the dead letters. Transient trouble keeps it and tries again for ever; its messages stay
-//! un-acknowledged, the window closes and the broker holds the rest. If the process dies here the
-//! broker delivers them again.
+//! every load of it is settled: stored, found stored, or written to the dead letters. Transient
+//! trouble keeps it and tries again for ever; its messages stay un-acknowledged, the window closes
+//! and the broker holds the rest. If the process dies here the broker delivers them again.
 
 mod batch;
 mod call;
@@ -17,9 +17,12 @@ mod insert;
 mod metrics;
 mod pace;
 mod part;
+mod suspects;
 mod writer;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+
+use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use crate::devices::Devices;
@@ -69,6 +72,7 @@ impl Sink {
                 feed: Feed::build(&config.feed, gateway, index, selection),
                 metrics: Arc::clone(&metrics),
                 health: Arc::clone(&health),
+                suspects: Mutex::default(),
             })
             .collect();
         Self {
@@ -78,10 +82,11 @@ impl Sink {
         }
     }
 
-    /// Starts the writers and the probe. Writers end when their lane is closed and empty.
-    pub fn run(self, tasks: &Tasks) {
+    /// Starts the writers and the probe. Writers end when their lane is closed and empty, or when
+    /// `let_go` says that what is on the lanes need not be written by this process.
+    pub fn run(self, tasks: &Tasks, let_go: &CancellationToken) {
         for (index, writer) in self.writers.into_iter().enumerate() {
-            tasks.spawn(format!("writer {index}"), writer.run(tasks.abandoned()));
+            tasks.spawn(format!("writer {index}"), writer.run(let_go.clone()));
         }
         tasks.spawn(
             "database probe",

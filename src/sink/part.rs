@@ -7,15 +7,14 @@ use mongodb::bson::RawDocumentBuf;
 
 use super::batch::{Entry, Group};
 use super::classify::DocumentError;
-use crate::config::Dedup;
-use crate::model::{Outcome, TimeSource};
+use crate::model::{DeviceId, Outcome, Timestamp};
 
 /// What has to be found out before the next attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LookUp {
     /// Nothing.
     No,
-    /// The broker may have delivered them before: which are stored, by what they say?
+    /// They may be there already: which are, by what they say?
     Delivered,
     /// An attempt of ours had an unclear outcome: which arrived, by their ids?
     Written,
@@ -55,33 +54,47 @@ impl Part {
         }
     }
 
-    /// The parts of a new group: what may have been delivered before is looked up first.
-    pub fn of(group: Group, dedup: Dedup) -> Vec<Part> {
-        let suspect = |entry: &Entry| {
-            let delivered_before = match dedup {
-                Dedup::Off => false,
-                Dedup::Redelivered => entry.message.dup || entry.message.retain,
-                Dedup::Always => true,
-            };
-            delivered_before && entry.reading.time_source == TimeSource::Device
-        };
-        if !group.entries.iter().any(suspect) {
+    /// The parts of a new group, the first to be written last: what cannot be there yet; then
+    /// what may be there, which has to be looked up; then copies of that, each part of them after
+    /// the one it repeats.
+    pub fn of(group: Group, suspect: &[bool]) -> Vec<Part> {
+        if !suspect.contains(&true) {
             return vec![Part {
                 entries: group.entries,
                 documents: Arc::from(group.documents),
                 look_up: LookUp::No,
             }];
         }
+        let mut fresh = Vec::new();
+        let mut rounds: Vec<Vec<_>> = Vec::new();
+        let mut copies = 0;
+        let mut last: Option<(DeviceId, Timestamp)> = None;
         let pairs = group.entries.into_iter().zip(group.documents);
-        let (suspects, others): (Vec<_>, Vec<_>) = pairs.partition(|(entry, _)| suspect(entry));
-        let parts = [
-            Part::new(others, LookUp::No),
-            Part::new(suspects, LookUp::Delivered),
-        ];
+        for (pair, suspect) in pairs.zip(suspect) {
+            if !suspect {
+                fresh.push(pair);
+                continue;
+            }
+            let reading = &pair.0.reading;
+            // Sorted: copies lie side by side.
+            let same = last.as_ref().is_some_and(|(device, time)| {
+                *device == reading.device && *time == reading.timestamp
+            });
+            copies = if same { copies + 1 } else { 0 };
+            last = Some((reading.device.clone(), reading.timestamp));
+            if rounds.len() <= copies {
+                rounds.push(Vec::new());
+            }
+            rounds[copies].push(pair);
+        }
+        let rounds = rounds.into_iter().rev();
+        let mut parts: Vec<_> = rounds
+            .map(|round| Part::new(round, LookUp::Delivered))
+            .collect();
+        if !fresh.is_empty() {
+            parts.push(Part::new(fresh, LookUp::No));
+        }
         parts
-            .into_iter()
-            .filter(|part| !part.entries.is_empty())
-            .collect()
     }
 
     /// Ends all of it.

@@ -1,7 +1,7 @@
 //! The loop of one writer: wait, take, write, again.
 
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures_util::future::{join, join_all};
@@ -14,6 +14,7 @@ use super::health::Health;
 use super::insert::{Context, insert_readings};
 use super::metrics::SinkMetrics;
 use super::pace::{Written, rest};
+use super::suspects::Suspects;
 use crate::config::SinkConfig;
 use crate::devices::Devices;
 use crate::lane::{Lane, Load, TakeLimits};
@@ -33,6 +34,7 @@ pub(super) struct Writer {
     pub feed: Option<Feed>,
     pub metrics: Arc<SinkMetrics>,
     pub health: Arc<Health>,
+    pub suspects: Mutex<Suspects>,
 }
 
 impl Writer {
@@ -94,6 +96,7 @@ impl Writer {
             store: &self.store,
             gateway: &self.gateway,
             dedup: self.config.dedup,
+            suspects: &self.suspects,
             metrics: &self.metrics,
             health: &self.health,
             backoff: Backoff::new(FIRST_PAUSE, self.config.retry_max.0),

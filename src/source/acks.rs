@@ -50,6 +50,17 @@ pub enum Admission {
     Folded,
 }
 
+/// Where the order stands: as long as a front is the same, nothing before it moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Fronts {
+    /// Un-acknowledged deliveries of the current connection.
+    pub unacked: usize,
+    /// The message that all others wait for: not settled yet.
+    pub unsettled: Option<u64>,
+    /// The first whose acknowledgement is due but not known to be on the wire.
+    pub leaving: Option<u64>,
+}
+
 /// The un-acknowledged deliveries of one client.
 ///
 /// Every delivery takes the next number, which names its message. A copy of an earlier message
@@ -102,6 +113,15 @@ impl Acks {
     /// Acknowledgements that are due but not known to be on the wire.
     pub fn leaving(&self) -> usize {
         self.leaving.len()
+    }
+
+    /// What the order waits for.
+    pub fn fronts(&self) -> Fronts {
+        Fronts {
+            unacked: self.unacked(),
+            unsettled: self.entries.front().map(|entry| entry.message),
+            leaving: self.leaving.front().map(|entry| entry.message),
+        }
     }
 
     /// Bytes of messages on their way, of this and former connections.

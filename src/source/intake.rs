@@ -1,4 +1,4 @@
-//! From a delivery to loads on lanes: stamp, count, decode, hand over. Never waits.
+//! Takes deliveries in: stamp, count, hand over to the spool or to the lanes. Never waits.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -6,43 +6,33 @@ use std::time::Instant;
 
 use super::Surroundings;
 use super::acks::{Admission, Arrival};
+use super::dispatch::Dispatch;
 use super::link::Delivery;
 use super::window::{NO_ACK, Window};
-use crate::decode::{Decoded, decode};
-use crate::lane::{Cargo, Load};
-use crate::model::{Message, Outcome, QoS, Receipt, Settle, Ticket};
+use crate::model::{Message, Outcome, QoS, Receipt, Settle, Spooled, Ticket};
 use crate::runtime::now;
 use crate::telemetry::Ledger;
 
 /// One connection's way into the lanes.
 pub struct Intake {
     surroundings: Surroundings,
+    dispatch: Dispatch,
 }
 
 impl Intake {
     pub fn new(surroundings: Surroundings) -> Self {
-        Self { surroundings }
+        Self {
+            dispatch: surroundings.dispatch(),
+            surroundings,
+        }
     }
 
     /// Takes a delivery in; `false`: it repeats one that is on its way or stored.
     pub fn take(&self, delivery: Delivery, window: &Arc<Window>) -> bool {
-        let weight = delivery.topic.len() + delivery.payload.len();
-        let sequence = match delivery.qos {
-            QoS::AtMostOnce => NO_ACK,
-            qos => {
-                let arrival = Arrival {
-                    packet: delivery.packet,
-                    qos,
-                    dup: delivery.dup,
-                    fingerprint: fingerprint(&delivery),
-                    weight,
-                    at: Instant::now(),
-                };
-                match window.arrived(arrival) {
-                    Admission::New(sequence) => sequence,
-                    Admission::Folded => return false,
-                }
-            }
+        let weight = weight(&delivery);
+        let sequence = match admit(&delivery, window) {
+            Admission::New(sequence) => sequence,
+            Admission::Folded => return false,
         };
         let message = Message {
             topic: delivery.topic,
@@ -51,10 +41,19 @@ impl Intake {
             qos: delivery.qos,
             retain: delivery.retain,
             dup: delivery.dup,
+            spooled: Spooled::No,
             received_at: now(),
         };
         self.hand_over(message, sequence, weight, window);
         true
+    }
+
+    /// A delivery that is no message of a device: acknowledged in its turn, and not counted.
+    pub fn pass(delivery: &Delivery, window: &Window) {
+        match admit(delivery, window) {
+            Admission::New(NO_ACK) | Admission::Folded => {}
+            Admission::New(sequence) => window.pass(sequence, weight(delivery)),
+        }
     }
 
     /// Counts a QoS 0 delivery that comes too late to be stored.
@@ -65,79 +64,49 @@ impl Intake {
             .ended(Ledger::NONE, Some(Outcome::Dropped));
     }
 
+    /// Into the spool, where there is one, to be decoded when it is read from there; else decoded
+    /// here and now.
     fn hand_over(&self, message: Message, sequence: u64, weight: usize, window: &Arc<Window>) {
-        let routes = self.surroundings.routes.get();
-        let Decoded {
-            stream,
-            readings,
-            refused,
-            ignored,
-        } = decode(&routes.router, &message);
-        let position = stream.map(|stream| stream.index());
-        let ledger_index = position.map_or(Ledger::NONE, |position| routes.ledger[position]);
-        self.surroundings.ledger.received(ledger_index);
-        // Readings take many times the bytes of a dense payload.
-        let decoded: usize = readings
-            .iter()
-            .map(|reading| size_of::<Load>() + reading.weight())
-            .sum();
-        if sequence != NO_ACK {
-            window.grew(decoded);
-        }
-        let ticket = Ticket {
+        let owner: Arc<dyn Settle> = Arc::<Window>::clone(window);
+        let ticket = |stream, decoded| Ticket {
             sequence,
-            stream: ledger_index,
+            stream,
             weight: weight + decoded,
         };
-        let owner: Arc<dyn Settle> = Arc::<Window>::clone(window);
-        let receipt = Receipt::new(ticket, owner);
-        if let Some(reason) = ignored {
-            self.surroundings
-                .metrics
-                .ignored
-                .with_label_values(&[reason.code()])
-                .inc();
-            receipt.settle(Outcome::Ignored);
+        if let Some(spool) = &self.surroundings.spool {
+            let (config, stream) = self.surroundings.routes.get().claim(&message);
+            self.surroundings.ledger.received(stream);
+            let name = config.as_ref().map(|config| config.name.as_str());
+            spool.keep(message, name, Receipt::new(ticket(stream, 0), owner));
             return;
         }
-        let config = position.map(|position| Arc::clone(&routes.configs[position]));
-        let message = Arc::new(message);
-        for reading in readings {
-            let device = reading.device.clone();
-            let load = Load {
-                message: Arc::clone(&message),
-                stream: config.clone(),
-                cargo: Cargo::Reading(reading),
-                receipt: receipt.clone(),
-            };
-            self.surroundings.lanes.push(device.as_str(), load);
-        }
-        match refused {
-            Some(refusal) => {
-                let topic = message.topic_lossy().into_owned();
-                // Unless some of its readings need all of it, no more is held than will be kept.
-                let message = match Arc::try_unwrap(message) {
-                    Ok(message) => Arc::new(message.cut(Message::MOST_KEPT)),
-                    Err(shared) => shared,
-                };
-                let cargo = Cargo::DeadLetter {
-                    reason: refusal.reason,
-                    detail: refusal.detail,
-                };
-                self.surroundings.lanes.push(
-                    &topic,
-                    Load {
-                        message,
-                        stream: config,
-                        cargo,
-                        receipt,
-                    },
-                );
+        self.dispatch.hand_over(message, |stream, decoded| {
+            self.surroundings.ledger.received(stream);
+            if sequence != NO_ACK {
+                window.grew(decoded);
             }
-            // The receipt's own part, which stood for the message while its parts were made.
-            None => receipt.settle(Outcome::Ignored),
-        }
+            Receipt::new(ticket(stream, decoded), owner)
+        });
     }
+}
+
+/// Gives a delivery its place in the order of acknowledgements.
+fn admit(delivery: &Delivery, window: &Window) -> Admission {
+    match delivery.qos {
+        QoS::AtMostOnce => Admission::New(NO_ACK),
+        qos => window.arrived(Arrival {
+            packet: delivery.packet,
+            qos,
+            dup: delivery.dup,
+            fingerprint: fingerprint(delivery),
+            weight: weight(delivery),
+            at: Instant::now(),
+        }),
+    }
+}
+
+fn weight(delivery: &Delivery) -> usize {
+    delivery.topic.len() + delivery.payload.len()
 }
 
 /// Tells whether a repeated packet id carries the same message.

@@ -46,6 +46,10 @@ pub enum LinkEvent {
     Subscribed(Vec<Result<QoS, String>>),
     /// A message.
     Delivery(Delivery),
+    /// What was given to [`Publisher`] is on the wire, under this packet id.
+    Published(u16),
+    /// The broker answered a publish: taken, or why not.
+    Confirmed(u16, Result<(), String>),
     /// Acknowledgements put on the wire since the last event.
     Acked(usize),
     /// Anything else: pings and the like, a sign of life.
@@ -107,10 +111,10 @@ pub trait Link: Send + 'static {
     fn prepare(&mut self, attempt: Attempt);
 
     /// The next event. Sends what `window` has ready, where this client cannot be sent to from
-    /// outside. Not to be dropped half way except together with the connection.
+    /// outside; `None`: a connection that takes nothing in. Not to be dropped half way except together with the connection.
     fn next(
         &mut self,
-        window: &Window,
+        window: Option<&Window>,
     ) -> impl Future<Output = Result<LinkEvent, LinkError>> + Send;
 
     /// Asks for `filters` at QoS 1.
@@ -130,6 +134,16 @@ pub trait Link: Send + 'static {
 
     /// Where acknowledgements can be queued from any task, if this client has such a place.
     fn outbox(&self) -> Option<Box<dyn AckOutbox>>;
+
+    /// Where messages of our own can be queued from any task.
+    fn publisher(&self) -> Box<dyn Publisher>;
+}
+
+/// A queue that takes messages and never blocks.
+pub trait Publisher: Send + Sync {
+    /// Queues a message at QoS 1 that the broker may forget after a minute, where the protocol
+    /// can say so; `false`: no room now.
+    fn publish(&self, topic: &str, payload: String) -> bool;
 }
 
 /// A queue that takes acknowledgements from any task and never blocks.

@@ -14,16 +14,16 @@ use rumqttc::{
 };
 
 use super::acks::Ack;
-use super::link::{AckOutbox, Delivery, Link, LinkError, LinkErrorKind, LinkEvent};
+use super::link::{AckOutbox, Delivery, Link, LinkError, LinkErrorKind, LinkEvent, Publisher};
 use super::options::{Attempt, ConnectionOptions, MAX_PACKET_BYTES};
 use super::window::Window;
 use crate::model::QoS;
 
-/// Room in the request channel: subscriptions and the goodbye.
-const REQUESTS: usize = 32;
+/// Only canaries are published, one now and then for each of at most 64 connections.
+const OUTGOING_INFLIGHT: u16 = 128;
 
-/// The client publishes nothing on this connection.
-const OUTGOING_INFLIGHT: u16 = 8;
+/// Room in the request channel: subscriptions, canaries and the goodbye.
+const REQUESTS: usize = 160;
 
 /// How long acknowledgements may take to leave before the link counts as dead.
 const FLUSH_LIMIT: Duration = Duration::from_secs(10);
@@ -43,7 +43,7 @@ impl Link for LinkV311 {
             options.broker.port,
         );
         let packet = MAX_PACKET_BYTES as usize;
-        mqtt.set_clean_session(false)
+        mqtt.set_clean_session(options.clean)
             .set_manual_acks(true)
             .set_keep_alive(config.keep_alive.0)
             .set_max_packet_size(packet, packet)
@@ -67,16 +67,12 @@ impl Link for LinkV311 {
         }
     }
 
-    async fn next(&mut self, window: &Window) -> Result<LinkEvent, LinkError> {
+    async fn next(&mut self, window: Option<&Window>) -> Result<LinkEvent, LinkError> {
         loop {
-            if self.events.network.is_none() {
-                return self
-                    .events
-                    .poll()
-                    .await
-                    .map(event)
-                    .map_err(|error| failure(&error));
-            }
+            let (Some(window), true) = (window, self.events.network.is_some()) else {
+                let polled = self.events.poll().await;
+                return polled.map(event).map_err(|error| failure(&error));
+            };
             // Between two reads: everything read so far was handled, answers share one flush.
             if self.events.state.events.is_empty() {
                 let due = window.take_due();
@@ -137,6 +133,19 @@ impl Link for LinkV311 {
 
     fn outbox(&self) -> Option<Box<dyn AckOutbox>> {
         None
+    }
+
+    fn publisher(&self) -> Box<dyn Publisher> {
+        Box::new(Outbox(self.client.clone()))
+    }
+}
+
+struct Outbox(AsyncClient);
+
+impl Publisher for Outbox {
+    fn publish(&self, topic: &str, payload: String) -> bool {
+        let qos = WireQoS::AtLeastOnce;
+        self.0.try_publish(topic, qos, false, payload).is_ok()
     }
 }
 
@@ -202,6 +211,8 @@ fn event(event: Event) -> LinkEvent {
                 })
                 .collect(),
         ),
+        Event::Incoming(Incoming::PubAck(ack)) => LinkEvent::Confirmed(ack.pkid, Ok(())),
+        Event::Outgoing(Outgoing::Publish(packet)) => LinkEvent::Published(packet),
         Event::Outgoing(Outgoing::PubAck(_) | Outgoing::PubRec(_)) => LinkEvent::Acked(1),
         _ => LinkEvent::Other,
     }

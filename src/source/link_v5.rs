@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rumqttc::v5::mqttbytes::v5::{
-    ConnectProperties, ConnectReturnCode, DisconnectReasonCode, Filter, Publish, RetainForwardRule,
-    SubscribeReasonCode,
+    ConnectProperties, ConnectReturnCode, DisconnectReasonCode, Filter, PubAckReason, Publish,
+    PublishProperties, RetainForwardRule, SubscribeReasonCode,
 };
 use rumqttc::v5::mqttbytes::{Error as WireError, QoS as WireQoS};
 use rumqttc::v5::{
@@ -18,7 +18,7 @@ use rumqttc::v5::{
 use rumqttc::{NetworkOptions, Outgoing, TlsConfiguration, Transport};
 
 use super::acks::Ack;
-use super::link::{AckOutbox, Delivery, Link, LinkError, LinkErrorKind, LinkEvent};
+use super::link::{AckOutbox, Delivery, Link, LinkError, LinkErrorKind, LinkEvent, Publisher};
 use super::options::{Attempt, ConnectionOptions, MAX_PACKET_BYTES};
 use super::window::Window;
 use crate::model::QoS;
@@ -26,8 +26,11 @@ use crate::model::QoS;
 /// Room in the request channel beside one acknowledgement for each delivery of a full window.
 const SPARE_REQUESTS: usize = 32;
 
-/// The client publishes nothing on this connection.
-const OUTGOING_INFLIGHT: u16 = 8;
+/// Only canaries are published, one now and then for each of at most 64 connections.
+const OUTGOING_INFLIGHT: u16 = 128;
+
+/// How long the broker keeps a canary for a session that is away.
+const CANARY_EXPIRY_SECONDS: u32 = 60;
 
 /// See the module's head.
 pub struct LinkV5 {
@@ -46,7 +49,10 @@ impl Link for LinkV5 {
             &options.broker.host,
             options.broker.port,
         );
-        let expiry = u32::try_from(config.session_expiry.0.as_secs()).unwrap_or(u32::MAX);
+        let expiry = match options.clean {
+            true => 0,
+            false => u32::try_from(config.session_expiry.0.as_secs()).unwrap_or(u32::MAX),
+        };
         let mut properties = ConnectProperties::new();
         properties.session_expiry_interval = Some(expiry);
         properties.receive_maximum = Some(config.receive_maximum);
@@ -54,7 +60,7 @@ impl Link for LinkV5 {
         let mut network = NetworkOptions::new();
         network.set_tcp_nodelay(true);
         mqtt.set_connect_properties(properties)
-            .set_clean_start(false)
+            .set_clean_start(options.clean)
             .set_manual_acks(true)
             .set_keep_alive(config.keep_alive.0)
             .set_connection_timeout(config.connect_timeout.0.as_secs())
@@ -85,7 +91,7 @@ impl Link for LinkV5 {
         }
     }
 
-    async fn next(&mut self, _window: &Window) -> Result<LinkEvent, LinkError> {
+    async fn next(&mut self, _window: Option<&Window>) -> Result<LinkEvent, LinkError> {
         match self.events.poll().await {
             Ok(Event::Incoming(incoming)) => {
                 if matches!(incoming, Incoming::ConnAck(_)) && self.keep_alive().is_zero() {
@@ -97,6 +103,7 @@ impl Link for LinkV5 {
             Ok(Event::Outgoing(Outgoing::PubAck(_) | Outgoing::PubRec(_))) => {
                 Ok(LinkEvent::Acked(1))
             }
+            Ok(Event::Outgoing(Outgoing::Publish(packet))) => Ok(LinkEvent::Published(packet)),
             Ok(Event::Outgoing(_)) => Ok(LinkEvent::Other),
             Err(error) => Err(failure(&error)),
         }
@@ -146,6 +153,10 @@ impl Link for LinkV5 {
     fn outbox(&self) -> Option<Box<dyn AckOutbox>> {
         Some(Box::new(Outbox(self.client.clone())))
     }
+
+    fn publisher(&self) -> Box<dyn Publisher> {
+        Box::new(Outbox(self.client.clone()))
+    }
 }
 
 struct Outbox(AsyncClient);
@@ -156,6 +167,19 @@ impl AckOutbox for Outbox {
         let mut publish = Publish::new("", wire(ack.qos), Bytes::new(), None);
         publish.pkid = ack.packet;
         self.0.try_ack(&publish).is_ok()
+    }
+}
+
+impl Publisher for Outbox {
+    fn publish(&self, topic: &str, payload: String) -> bool {
+        let properties = PublishProperties {
+            message_expiry_interval: Some(CANARY_EXPIRY_SECONDS),
+            ..PublishProperties::default()
+        };
+        let qos = WireQoS::AtLeastOnce;
+        self.0
+            .try_publish_with_properties(topic, qos, false, payload, properties)
+            .is_ok()
     }
 }
 
@@ -204,6 +228,13 @@ fn incoming_event(incoming: Incoming) -> LinkEvent {
                 })
                 .collect(),
         ),
+        Incoming::PubAck(ack) => {
+            let answer = match ack.reason {
+                PubAckReason::Success | PubAckReason::NoMatchingSubscribers => Ok(()),
+                refused => Err(format!("{refused:?}")),
+            };
+            LinkEvent::Confirmed(ack.pkid, answer)
+        }
         _ => LinkEvent::Other,
     }
 }

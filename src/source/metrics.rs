@@ -6,6 +6,7 @@ use prometheus::{
 };
 
 use super::link::LinkErrorKind;
+use super::stall::Rebuild;
 use crate::model::IgnoreReason;
 use crate::telemetry::{Registry, buckets};
 
@@ -13,6 +14,8 @@ use crate::telemetry::{Registry, buckets};
 pub struct SourceMetrics {
     pub(super) ignored: IntCounterVec,
     pub(super) disconnects: IntCounterVec,
+    pub(super) rebuilds: IntCounterVec,
+    pub(super) canary_disconnected: IntGauge,
     subscribed: IntGaugeVec,
     connects: IntCounterVec,
     sessions_lost: IntCounterVec,
@@ -26,6 +29,8 @@ pub struct SourceMetrics {
     bytes: IntGaugeVec,
     oldest: GaugeVec,
     ack_seconds: HistogramVec,
+    canary_seconds: HistogramVec,
+    canary_overdue: IntGaugeVec,
 }
 
 /// One connection's series.
@@ -57,6 +62,10 @@ pub struct ConnectionSeries {
     pub oldest: Gauge,
     /// From arrival to acknowledgement.
     pub ack_seconds: Histogram,
+    /// From publishing a canary to its return.
+    pub canary_seconds: Histogram,
+    /// 1 while one is out for too long.
+    pub canary_overdue: IntGauge,
 }
 
 impl SourceMetrics {
@@ -80,6 +89,16 @@ impl SourceMetrics {
                 "Connections that ended or could not be had",
                 "cause",
                 &kinds,
+            ),
+            rebuilds: registry.counters(
+                "tidegate_source_rebuilds_total",
+                "Connections ended by the gateway because nothing moved on them",
+                "reason",
+                &Rebuild::ALL.map(Rebuild::name),
+            ),
+            canary_disconnected: registry.gauge(
+                "tidegate_source_canary_disconnected",
+                "1 while the connection that canaries are published on is down",
             ),
             subscribed: gauge(
                 "tidegate_source_subscribed",
@@ -146,6 +165,21 @@ impl SourceMetrics {
                 )
                 .expect(literal),
             ),
+            canary_seconds: registry.add(
+                HistogramVec::new(
+                    HistogramOpts::new(
+                        "tidegate_source_canary_seconds",
+                        "From publishing a canary to its return through the subscription",
+                    )
+                    .buckets(buckets::SECONDS.to_vec()),
+                    &["connection"],
+                )
+                .expect(literal),
+            ),
+            canary_overdue: gauge(
+                "tidegate_source_canary_overdue",
+                "1 while a canary that the broker took has not come back for too long",
+            ),
         };
         for index in 0..connections {
             metrics.connection(index);
@@ -171,6 +205,8 @@ impl SourceMetrics {
             bytes: self.bytes.with_label_values(label),
             oldest: self.oldest.with_label_values(label),
             ack_seconds: self.ack_seconds.with_label_values(label),
+            canary_seconds: self.canary_seconds.with_label_values(label),
+            canary_overdue: self.canary_overdue.with_label_values(label),
         }
     }
 }

@@ -58,6 +58,8 @@ pub struct ConnectionOptions {
     pub broker: BrokerAddress,
     /// The section it came from.
     pub config: MqttConfig,
+    /// Whether the broker forgets the session with the connection.
+    pub clean: bool,
 }
 
 /// What one attempt needs beside.
@@ -83,12 +85,37 @@ pub fn connection(config: &MqttConfig, index: usize) -> Result<ConnectionOptions
         client_id,
         broker,
         config: config.clone(),
+        clean: false,
     };
     options.attempt()?;
     Ok(options)
 }
 
+/// The options of the connection that canaries are published on.
+///
+/// # Errors
+/// Where secrets or certificates cannot be read now.
+pub fn canary(config: &MqttConfig) -> Result<ConnectionOptions, TlsError> {
+    Ok(ConnectionOptions {
+        client_id: format!("{}-canary", config.client_id),
+        clean: true,
+        ..connection(config, 0)?
+    })
+}
+
 impl ConnectionOptions {
+    /// Reads secrets and certificates, off the threads that move messages.
+    ///
+    /// # Errors
+    /// A sentence, where that fails.
+    pub async fn attempt_aside(&self) -> Result<Attempt, String> {
+        let options = self.clone();
+        match tokio::task::spawn_blocking(move || options.attempt()).await {
+            Ok(attempt) => attempt.map_err(|error| format!("{}: {error}", error.key())),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
     /// Reads secrets and certificates.
     ///
     /// # Errors

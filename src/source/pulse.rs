@@ -1,6 +1,7 @@
 //! How far the connections are, for whoever must know that nothing is still under way: absence of
 //! data means something only where data would have been heard.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use prometheus::IntGauge;
@@ -12,6 +13,8 @@ use crate::model::Timestamp;
 pub struct Heart {
     pub window: Arc<Window>,
     pub subscribed: IntGauge,
+    /// Whether nothing comes through although the connection stands.
+    pub stalled: Arc<AtomicBool>,
 }
 
 /// All connections.
@@ -30,7 +33,9 @@ impl Pulse {
     pub fn take(&self, now: Timestamp) -> (Timestamp, bool) {
         let hearts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let oldest = hearts.iter().map(|heart| heart.window.oldest()).max();
-        let linked = hearts.iter().any(|heart| heart.subscribed.get() == 1);
+        let hears =
+            |heart: &Heart| heart.subscribed.get() == 1 && !heart.stalled.load(Ordering::Relaxed);
+        let linked = hearts.iter().any(hears);
         (now.minus(oldest.unwrap_or_default()), linked)
     }
 }

@@ -4,6 +4,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::config::StreamConfig;
 use crate::decode::Router;
+use crate::model::Message;
 use crate::telemetry::Ledger;
 
 /// Streams with what each message of them needs, by the stream's position in the file.
@@ -32,6 +33,16 @@ impl Routes {
             router,
             configs,
             ledger,
+        }
+    }
+
+    /// The stream that a message belongs to, and its place in the ledger, without decoding it.
+    pub fn claim(&self, message: &Message) -> (Option<Arc<StreamConfig>>, usize) {
+        let topic = std::str::from_utf8(&message.topic).ok();
+        let stream = topic.and_then(|topic| self.router.route(topic));
+        match stream.map(|stream| stream.index()) {
+            Some(index) => (Some(Arc::clone(&self.configs[index])), self.ledger[index]),
+            None => (None, Ledger::NONE),
         }
     }
 }

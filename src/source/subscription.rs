@@ -9,6 +9,17 @@ use crate::model::QoS;
 pub struct Subscription {
     /// As sent to the broker.
     pub filters: Vec<String>,
+    /// Asked for beside them: where this connection hears its own canaries.
+    pub canary: Option<String>,
+}
+
+/// What the broker did not grant.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Refusals {
+    /// Of the filters; empty: all granted.
+    pub filters: Vec<String>,
+    /// Of the canary's topic.
+    pub canary: Option<String>,
 }
 
 impl Subscription {
@@ -20,7 +31,21 @@ impl Subscription {
         };
         Self {
             filters: filters.iter().map(shared).collect(),
+            canary: None,
         }
+    }
+
+    /// The same with the canary's topic.
+    pub fn with_canary(self, topic: Option<&str>) -> Self {
+        Self {
+            canary: topic.map(str::to_owned),
+            ..self
+        }
+    }
+
+    /// Everything to ask for, in one request.
+    pub fn all(&self) -> Vec<String> {
+        self.filters.iter().chain(&self.canary).cloned().collect()
     }
 
     /// Filters that `self` has and `other` lacks.
@@ -43,14 +68,17 @@ impl Subscription {
         self.filters.iter().filter_map(other).collect()
     }
 
-    /// What stands in the way, given the broker's answer; empty: all granted.
-    pub fn refusals(&self, granted: &[Result<QoS, String>]) -> Vec<String> {
-        if granted.len() != self.filters.len() {
-            return vec![format!(
-                "the broker answered for {} of {} filters",
-                granted.len(),
-                self.filters.len()
-            )];
+    /// What stands in the way, given the broker's answer.
+    pub fn refusals(&self, granted: &[Result<QoS, String>]) -> Refusals {
+        let asked = self.filters.len() + usize::from(self.canary.is_some());
+        if granted.len() != asked {
+            let answered = granted.len();
+            return Refusals {
+                filters: vec![format!(
+                    "the broker answered for {answered} of {asked} filters"
+                )],
+                canary: None,
+            };
         }
         let refusal = |(filter, answer): (&String, &Result<QoS, String>)| match answer {
             Ok(QoS::AtMostOnce) => Some(format!(
@@ -61,11 +89,18 @@ impl Subscription {
                 "{filter}: {reason}; allow client and user to subscribe to it"
             )),
         };
-        self.filters
-            .iter()
-            .zip(granted)
-            .filter_map(refusal)
-            .collect()
+        Refusals {
+            filters: self
+                .filters
+                .iter()
+                .zip(granted)
+                .filter_map(refusal)
+                .collect(),
+            canary: match granted.last() {
+                Some(Err(reason)) if self.canary.is_some() => Some(reason.clone()),
+                _ => None,
+            },
+        }
     }
 }
 
@@ -104,10 +139,10 @@ impl Progress {
     }
 
     /// The broker answered. Returns what stands in the way.
-    pub fn answered(&mut self, granted: &[Result<QoS, String>], now: Instant) -> Vec<String> {
+    pub fn answered(&mut self, granted: &[Result<QoS, String>], now: Instant) -> Refusals {
         self.answer_due = None;
         let refusals = self.subscription.refusals(granted);
-        self.ask_again = (!refusals.is_empty()).then_some(now + ASK_AGAIN);
+        self.ask_again = (refusals != Refusals::default()).then_some(now + ASK_AGAIN);
         refusals
     }
 
@@ -146,17 +181,29 @@ mod tests {
         assert!(
             subscription
                 .refusals(&[Ok(QoS::AtLeastOnce), Ok(QoS::AtLeastOnce)])
+                .filters
                 .is_empty()
         );
         let refusals = subscription.refusals(&[Ok(QoS::AtMostOnce), Err("NotAuthorized".into())]);
+        let refusals = refusals.filters;
         assert!(
             refusals[0].contains("QoS 0") && refusals[1].contains("NotAuthorized"),
             "{refusals:?}"
         );
-        assert_eq!(subscription.refusals(&[]).len(), 1);
+        assert_eq!(subscription.refusals(&[]).filters.len(), 1);
+        let canary = subscription.clone().with_canary(Some("c"));
+        assert_eq!(canary.all(), ["$share/g/a/+", "$share/own/b", "c"]);
+        let refusals = canary.refusals(&[
+            Ok(QoS::AtLeastOnce),
+            Ok(QoS::AtLeastOnce),
+            Err("NotAuthorized".into()),
+        ]);
+        assert!(refusals.filters.is_empty());
+        assert_eq!(refusals.canary.as_deref(), Some("NotAuthorized"));
         assert_eq!(
             subscription.without(&Subscription {
-                filters: vec!["$share/own/b".into()]
+                filters: vec!["$share/own/b".into()],
+                canary: None,
             }),
             ["$share/g/a/+"]
         );
@@ -173,10 +220,16 @@ mod tests {
         let patience = progress.patience(Duration::from_secs(60), later(9));
         assert_eq!(progress.step(later(9) + patience, false), Step::Overdue);
         assert_eq!(progress.step(later(11), false), Step::Overdue);
-        assert!(!progress.answered(&[Err("no".into())], start).is_empty());
+        assert_ne!(
+            progress.answered(&[Err("no".into())], start),
+            Refusals::default()
+        );
         assert_eq!(progress.step(later(9), false), Step::Wait);
         assert_eq!(progress.step(later(31), false), Step::Ask);
-        assert!(progress.answered(&[Ok(QoS::AtLeastOnce)], start).is_empty());
+        assert_eq!(
+            progress.answered(&[Ok(QoS::AtLeastOnce)], start),
+            Refusals::default()
+        );
         assert_eq!(progress.step(later(99), false), Step::Wait);
         assert_eq!(progress.step(later(99), true), Step::Ask);
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use super::acks::{Ack, Acks, Admission, Arrival};
+use super::acks::{Ack, Acks, Admission, Arrival, Fronts};
 use super::link::AckOutbox;
 use super::metrics::ConnectionSeries;
 use crate::model::{Outcome, Settle, Ticket};
@@ -131,6 +131,19 @@ impl Window {
     /// Deliveries of the current connection whose acknowledgement is not known to be on the wire.
     pub fn unacked(&self) -> usize {
         self.lock().acks.unacked()
+    }
+
+    /// What the order of acknowledgements waits for.
+    pub fn fronts(&self) -> Fronts {
+        self.lock().acks.fronts()
+    }
+
+    /// A delivery that nothing is to be done about takes its turn to be acknowledged.
+    pub fn pass(&self, sequence: u64, weight: usize) {
+        let mut state = self.lock();
+        let due = state.acks.settled(sequence, weight);
+        self.hand_over(&mut state, due);
+        self.publish(&state);
     }
 
     /// Bytes of messages on their way.

@@ -1,15 +1,21 @@
 //! Messages that could not be stored, with everything needed to understand and repeat them:
-//! `{_id, at, topic, qos, retained, payload, reason, detail, stream, gateway, attempts}`.
+//! `{_id, at, topic, qos, retained, payload, reason, detail, stream, deviceId, gateway, attempts}`,
+//! and once replayed `replayedAt`. `deviceId` is a list where several readings of one message were
+//! refused for the same reason. A letter stays until its time to live is over, replayed or not.
 
 use bytes::Bytes;
-use futures_util::TryStreamExt;
+use futures_util::{TryStream, TryStreamExt};
 use mongodb::bson::oid::ObjectId;
-use mongodb::bson::raw::RawDocumentBuf;
+use mongodb::bson::raw::{RawArrayBuf, RawDocumentBuf};
 use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Bson, DateTime, Document, doc};
+use mongodb::error::Error;
 
 use super::Store;
-use crate::model::{Message, QoS, Timestamp};
+use crate::model::{DeviceId, Message, QoS, Timestamp};
+
+const DEVICE: &str = "deviceId";
+pub(super) const REPLAYED_AT: &str = "replayedAt";
 
 /// One dead letter.
 #[derive(Debug, Clone)]
@@ -36,13 +42,20 @@ pub struct DeadLetter {
     pub detail: String,
     /// The stream that claimed the topic, if one did.
     pub stream: Option<String>,
+    /// The devices it is about, as far as they are known.
+    pub devices: Vec<String>,
     /// The gateway that received it.
     pub gateway: String,
     /// Replays that did not succeed.
     pub attempts: i32,
     /// Why the last one did not.
     pub last_replay: Option<String>,
+    /// When everything in it was stored after all.
+    pub replayed_at: Option<Timestamp>,
 }
+
+/// How many devices one letter names.
+const MOST_DEVICES: usize = 100;
 
 impl DeadLetter {
     /// A new one for `message`.
@@ -51,6 +64,7 @@ impl DeadLetter {
         reason: &str,
         detail: &str,
         stream: Option<&str>,
+        device: Option<&DeviceId>,
         gateway: &str,
     ) -> Self {
         let broken = std::str::from_utf8(&message.topic).is_err();
@@ -67,9 +81,18 @@ impl DeadLetter {
             reason: reason.to_owned(),
             detail: detail.to_owned(),
             stream: stream.map(str::to_owned),
+            devices: device.iter().map(|device| device.to_string()).collect(),
             gateway: gateway.to_owned(),
             attempts: 0,
             last_replay: None,
+            replayed_at: None,
+        }
+    }
+
+    /// It is about this device too.
+    pub fn concerns(&mut self, device: String) {
+        if self.devices.len() < MOST_DEVICES && !self.devices.contains(&device) {
+            self.devices.push(device);
         }
     }
 
@@ -99,6 +122,17 @@ impl DeadLetter {
         document.append("detail", self.detail.as_str());
         if let Some(stream) = &self.stream {
             document.append("stream", stream.as_str());
+        }
+        match &self.devices[..] {
+            [] => {}
+            [device] => document.append(DEVICE, device.as_str()),
+            devices => {
+                let mut list = RawArrayBuf::new();
+                for device in devices {
+                    list.push(device.as_str());
+                }
+                document.append(DEVICE, list);
+            }
         }
         document.append("gateway", self.gateway.as_str());
         document.append("attempts", self.attempts);
@@ -135,12 +169,24 @@ impl DeadLetter {
             reason: text("reason"),
             detail: text("detail"),
             stream: document.get_str("stream").ok().map(str::to_owned),
+            devices: match document.get(DEVICE) {
+                Some(Bson::String(device)) => vec![device.clone()],
+                Some(Bson::Array(devices)) => devices
+                    .iter()
+                    .filter_map(|device| device.as_str().map(str::to_owned))
+                    .collect(),
+                _ => Vec::new(),
+            },
             gateway: text("gateway"),
             attempts: document.get_i32("attempts").unwrap_or_default(),
             last_replay: document.get_document("lastReplay").ok().map(|last| {
                 let text = |key| last.get_str(key).unwrap_or_default();
                 format!("{}: {}", text("reason"), text("detail"))
             }),
+            replayed_at: document
+                .get_datetime(REPLAYED_AT)
+                .ok()
+                .map(|at| Timestamp::from_millis(at.timestamp_millis())),
         }
     }
 
@@ -159,6 +205,10 @@ pub struct DeadLetterFilter {
     pub stream: Option<String>,
     /// Only with this reason.
     pub reason: Option<String>,
+    /// Only about this device.
+    pub device: Option<String>,
+    /// Leaves out those that were replayed.
+    pub open: bool,
     /// Received at or after.
     pub since: Option<Timestamp>,
     /// Received before.
@@ -166,11 +216,20 @@ pub struct DeadLetterFilter {
 }
 
 impl DeadLetterFilter {
+    /// One letter, whatever its state.
+    pub fn one(id: ObjectId) -> Self {
+        Self {
+            id: Some(id),
+            ..Self::default()
+        }
+    }
+
     /// Whether it names anything at all.
     pub fn is_empty(&self) -> bool {
         self.id.is_none()
             && self.stream.is_none()
             && self.reason.is_none()
+            && self.device.is_none()
             && self.since.is_none()
             && self.until.is_none()
     }
@@ -185,6 +244,12 @@ impl DeadLetterFilter {
         }
         if let Some(reason) = &self.reason {
             query.insert("reason", reason);
+        }
+        if let Some(device) = &self.device {
+            query.insert(DEVICE, device);
+        }
+        if self.open {
+            query.insert(REPLAYED_AT, doc! { "$exists": false });
         }
         let mut at = Document::new();
         let date = |time: Timestamp| Bson::DateTime(DateTime::from_millis(time.millis()));
@@ -211,16 +276,29 @@ impl Store {
         filter: &DeadLetterFilter,
         limit: i64,
     ) -> mongodb::error::Result<Vec<DeadLetter>> {
+        self.stream_dead_letters(filter, limit)
+            .await?
+            .try_collect()
+            .await
+    }
+
+    /// The same, one after the other.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub async fn stream_dead_letters(
+        &self,
+        filter: &DeadLetterFilter,
+        limit: i64,
+    ) -> mongodb::error::Result<impl TryStream<Ok = DeadLetter, Error = Error> + Unpin + use<>>
+    {
         let cursor = self
             .dead_letters()
             .find(filter.query())
             .sort(doc! { "_id": 1 })
             .limit(limit)
             .await?;
-        cursor
-            .map_ok(|document| DeadLetter::decode(&document))
-            .try_collect()
-            .await
+        Ok(cursor.map_ok(|document| DeadLetter::decode(&document)))
     }
 
     /// Their ids, oldest first: small enough to hold however many there are.
@@ -266,26 +344,5 @@ impl Store {
             .delete_many(filter.query())
             .await?
             .deleted_count)
-    }
-
-    /// Notes one more replay that did not succeed, and why, beside the first reason.
-    ///
-    /// # Errors
-    /// The driver's.
-    pub async fn note_failed_replay(
-        &self,
-        id: ObjectId,
-        reason: &str,
-        detail: &str,
-    ) -> mongodb::error::Result<()> {
-        let change = doc! {
-            "$inc": { "attempts": 1 },
-            "$set": { "lastReplay": { "at": DateTime::now(), "reason": reason, "detail": detail } },
-        };
-        let letters = self.dead_letters();
-        letters
-            .update_one(doc! { "_id": id }, change)
-            .await
-            .map(drop)
     }
 }

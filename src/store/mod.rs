@@ -19,7 +19,9 @@ mod ordinary;
 mod outbox;
 mod probe;
 mod provision;
+mod replays;
 mod series;
+mod stored_times;
 mod words;
 
 pub use alerts::{Checkpoint, Commit, Kept, Line, NoDocument};
@@ -43,7 +45,9 @@ pub use outbox::{
 };
 pub use probe::probe;
 pub use provision::{Finding, ProvisionError, Provisioned, provision};
+pub use replays::Claim;
 pub use series::{Found, Key, Series};
+pub use stored_times::{Alike, LetterCount, StoredTimes};
 pub use words::words;
 
 /// What a call of the driver gives, for those who only pass an error on or log its [`words`].

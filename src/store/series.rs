@@ -33,11 +33,13 @@ pub struct Key<'a> {
 }
 
 /// What a look-up found at a key's device and time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Found {
     /// Nothing.
     Nothing,
-    /// A row that says something else.
+    /// Rows of another type, or with other fields: what devices send piece by piece.
+    Beside,
+    /// A row that says something else of the same fields.
     OtherContent,
     /// A row that says the same under another id.
     SameContent,
@@ -103,18 +105,13 @@ impl Series {
                 Bson::Document(doc! { &path: device, names::TIMESTAMP: { "$in": times } })
             })
             .collect();
-        // A write that fewer than a majority confirmed is not in a majority's view.
-        let read_concern = match self.write_concern.w {
-            Some(Acknowledgment::Majority) | None => ReadConcern::majority(),
-            Some(_) => ReadConcern::local(),
-        };
         let mut rows: HashMap<(String, i64), Vec<Document>> = HashMap::new();
         for some in filters.chunks(DEVICES_PER_QUERY) {
             let mut cursor = self
                 .collection
                 .clone_with_type::<Document>()
                 .find(doc! { "$or": some.to_vec() })
-                .read_concern(read_concern.clone())
+                .read_concern(self.read_concern())
                 .await?;
             while let Some(row) = cursor.try_next().await? {
                 let device = row
@@ -133,6 +130,54 @@ impl Series {
         };
         Ok(keys.iter().map(found).collect())
     }
+
+    /// The greatest time that each device has stored, from the time asked for on; `None` where
+    /// there is nothing. Position by position.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub async fn greatest(
+        &self,
+        devices: &[(String, Timestamp)],
+    ) -> mongodb::error::Result<Vec<Option<Timestamp>>> {
+        let path = format!("{}.{}", names::METADATA, names::DEVICE);
+        let mut greatest: HashMap<String, Timestamp> = HashMap::new();
+        for some in devices.chunks(DEVICES_PER_QUERY) {
+            let since: Vec<Bson> = some
+                .iter()
+                .map(|(device, earliest)| {
+                    let earliest = DateTime::from_millis(earliest.millis());
+                    Bson::Document(doc! { &path: device, names::TIMESTAMP: { "$gte": earliest } })
+                })
+                .collect();
+            let time = format!("${}", names::TIMESTAMP);
+            let pipeline = [
+                doc! { "$match": { "$or": since } },
+                doc! { "$group": { "_id": format!("${path}"), "greatest": { "$max": time } } },
+            ];
+            let mut cursor = self
+                .collection
+                .aggregate(pipeline)
+                .read_concern(self.read_concern())
+                .await?;
+            while let Some(row) = cursor.try_next().await? {
+                if let (Ok(device), Ok(time)) = (row.get_str("_id"), row.get_datetime("greatest")) {
+                    let time = Timestamp::from_millis(time.timestamp_millis());
+                    greatest.insert(device.to_owned(), time);
+                }
+            }
+        }
+        let one = |(device, _): &(String, Timestamp)| greatest.get(device).copied();
+        Ok(devices.iter().map(one).collect())
+    }
+
+    /// A write that fewer than a majority confirmed is not in a majority's view.
+    fn read_concern(&self) -> ReadConcern {
+        match self.write_concern.w {
+            Some(Acknowledgment::Majority) | None => ReadConcern::majority(),
+            Some(_) => ReadConcern::local(),
+        }
+    }
 }
 
 /// The closest match of `document` among `rows` of its device and time.
@@ -140,22 +185,46 @@ fn compare(document: &RawDocumentBuf, rows: &[Document]) -> Found {
     let Ok(wanted) = Document::try_from(document.as_ref()) else {
         return Found::Nothing;
     };
-    let id = wanted.get(names::ID);
-    let content = |document: &Document| {
-        let fields = document.iter().filter(|(name, _)| *name != names::ID);
+    let relations = rows.iter().map(|row| relation(&wanted, row));
+    relations.max().unwrap_or(Found::Nothing)
+}
+
+/// How two documents of one device and time stand to each other. Tags count only where both have
+/// them: the registry may have learned of the device in between.
+fn relation(wanted: &Document, row: &Document) -> Found {
+    if row.get(names::ID) == wanted.get(names::ID) {
+        return Found::SameId;
+    }
+    let metadata = |document: &Document| document.get_document(names::METADATA).cloned();
+    let (ours, theirs) = (metadata(wanted), metadata(row));
+    let kind = |metadata: &Result<Document, _>| {
+        let metadata = metadata.as_ref().ok()?;
+        metadata.get(names::TYPE).cloned()
+    };
+    if kind(&ours) != kind(&theirs) {
+        return Found::Beside;
+    }
+    let fields = |document: &Document| -> BTreeMap<String, Bson> {
+        let known = [names::ID, names::TIMESTAMP, names::METADATA];
+        let fields = document.iter();
+        let fields = fields.filter(|(name, _)| !known.contains(&name.as_str()));
         fields
             .map(|(name, value)| (name.clone(), value.clone()))
-            .collect::<BTreeMap<_, _>>()
+            .collect()
     };
-    let same_id = rows.iter().any(|row| row.get(names::ID) == id);
-    if same_id {
-        Found::SameId
-    } else if rows.iter().any(|row| content(row) == content(&wanted)) {
+    let (wanted, there) = (fields(wanted), fields(row));
+    let tags_agree = match (&ours, &theirs) {
+        (Ok(ours), Ok(theirs)) => ours
+            .iter()
+            .all(|(name, tag)| theirs.get(name).is_none_or(|other| other == tag)),
+        _ => true,
+    };
+    if wanted == there && tags_agree {
         Found::SameContent
-    } else if rows.is_empty() {
-        Found::Nothing
-    } else {
+    } else if wanted.keys().any(|name| there.contains_key(name)) {
         Found::OtherContent
+    } else {
+        Found::Beside
     }
 }
 
@@ -172,6 +241,8 @@ mod tests {
         let document = rawdoc! { "_id": id, "timestamp": DateTime::MIN, "t": 1.5 };
         let row = |id: ObjectId, t: f64| doc! { "t": t, "_id": id, "timestamp": DateTime::MIN };
         assert_eq!(compare(&document, &[]), Found::Nothing);
+        let piece = doc! { "_id": other, "timestamp": DateTime::MIN, "h": 40.0 };
+        assert_eq!(compare(&document, &[piece]), Found::Beside);
         assert_eq!(compare(&document, &[row(other, 2.0)]), Found::OtherContent);
         assert_eq!(
             compare(&document, &[row(other, 2.0), row(other, 1.5)]),
@@ -181,5 +252,30 @@ mod tests {
             compare(&document, &[row(other, 1.5), row(id, 1.5)]),
             Found::SameId
         );
+    }
+
+    #[test]
+    fn what_the_registry_adds_later_makes_no_other_reading() {
+        let row =
+            |metadata: Document| doc! { "_id": ObjectId::new(), "metadata": metadata, "t": 1.5 };
+        let wanted = rawdoc! { "_id": ObjectId::new(), "metadata": { "deviceId": "d", "site": "n" }, "t": 1.5 };
+        for (metadata, expected) in [
+            (doc! { "deviceId": "d" }, Found::SameContent),
+            (
+                doc! { "deviceId": "d", "site": "n", "model": "m" },
+                Found::SameContent,
+            ),
+            (doc! { "deviceId": "d", "site": "s" }, Found::OtherContent),
+            (
+                doc! { "deviceId": "d", "site": "n", "type": "x" },
+                Found::Beside,
+            ),
+        ] {
+            assert_eq!(
+                compare(&wanted, &[row(metadata.clone())]),
+                expected,
+                "{metadata}"
+            );
+        }
     }
 }

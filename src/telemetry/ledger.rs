@@ -76,7 +76,8 @@ impl Ledger {
         counts.in_flight += 1;
     }
 
-    /// A message ended; `None`: it goes back to the broker.
+    /// A message ended; `None`: it goes back to the broker. One that is in the spool now has not
+    /// ended.
     pub fn ended(&self, stream: usize, outcome: Option<Outcome>) {
         let position = match outcome {
             Some(Outcome::Stored) => 0,
@@ -84,6 +85,7 @@ impl Ledger {
             Some(Outcome::DeadLettered) => 2,
             Some(Outcome::Ignored) => 3,
             Some(Outcome::Dropped) => 4,
+            Some(Outcome::Spooled) => return,
             None => 5,
         };
         let counts = &mut self.lock()[stream].1;

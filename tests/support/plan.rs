@@ -42,6 +42,14 @@ impl Plan {
         self.mqtt(&format!("protocol = {protocol:?}"))
     }
 
+    /// Uses this broker instead.
+    pub fn broker(self, url: impl Into<String>) -> Plan {
+        Plan {
+            broker: url.into(),
+            ..self
+        }
+    }
+
     /// A further line of `[mqtt]`.
     pub fn mqtt(mut self, line: &str) -> Plan {
         self.mqtt.push(line.to_owned());

@@ -43,6 +43,10 @@ pub struct Publication<'a> {
     pub topic: &'a str,
     pub payload: Vec<u8>,
     pub bad: bool,
+    /// Number of the device.
+    pub device: usize,
+    /// The time it says it has, where it is sound.
+    pub time: Timestamp,
 }
 
 /// Whether payloads for the stream can be made here.
@@ -81,7 +85,7 @@ impl Fleet {
             });
         let template: Vec<_> = template.collect();
         let topics = (0..devices)
-            .map(|n| topic(&template, &format!("sim-{n:05}")))
+            .map(|n| topic(&template, &name(n as usize)))
             .collect();
         let time_key = stream
             .time
@@ -115,12 +119,18 @@ impl Fleet {
                 topic,
                 payload: BAD[kind].to_vec(),
                 bad: true,
+                device,
+                time: now,
             };
         }
+        let time = match self.time_key {
+            Some(_) => self.shifted(now),
+            None => now,
+        };
         let mut payload = String::with_capacity(64 + self.fields as usize * 20);
         payload.push('{');
         if let Some((key, unit)) = &self.time_key {
-            let time = self.shifted(now).millis();
+            let time = time.millis();
             // Writing to a string cannot fail.
             let _ = match unit {
                 TimeUnit::Iso => write!(payload, "\"{key}\":\"{}\",", Timestamp::from_millis(time)),
@@ -149,6 +159,8 @@ impl Fleet {
             topic,
             payload: payload.into_bytes(),
             bad: false,
+            device,
+            time,
         }
     }
 
@@ -171,6 +183,11 @@ impl Fleet {
         };
         Timestamp::from_millis(now.millis() - back)
     }
+}
+
+/// The device of a number.
+pub fn name(device: usize) -> String {
+    format!("sim-{device:05}")
 }
 
 /// A topic that the template reads `device` out of.

@@ -1,9 +1,11 @@
 //! `tidegate simulate`: a fleet of devices, for trying things out and for measuring.
 
 mod fleet;
+mod log;
 mod publisher;
 
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,10 +16,11 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio_util::sync::CancellationToken;
 
-use super::{ConfigArgs, block_on};
+use super::{ConfigArgs, Usage, block_on};
 use crate::config::streams::{Action, StreamConfig};
 use crate::runtime::{Signal, Signals};
 use fleet::Fleet;
+use log::PublishedLog;
 use publisher::{Publisher, Workload};
 
 /// Publish readings like a fleet of devices, and say how many the broker confirmed
@@ -68,6 +71,10 @@ pub struct Simulate {
     /// Un-confirmed messages per connection
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u16).range(1..))]
     window: u16,
+    /// Write device and time of every sound reading that the broker confirmed, one JSON object a
+    /// line: for `reconcile --published`
+    #[arg(long, value_name = "FILE")]
+    published_log: Option<PathBuf>,
     /// Print one JSON object at the end
     #[arg(long)]
     json: bool,
@@ -90,6 +97,11 @@ struct Totals {
 
 impl Simulate {
     pub fn run(self) -> anyhow::Result<ExitCode> {
+        if self.qos == 0 && self.published_log.is_some() {
+            return Err(
+                Usage("--published-log needs --qos 1: at QoS 0 nothing is confirmed").into(),
+            );
+        }
         let config = self.config.prepare()?.loaded.config;
         let stream = self.pick(&config.streams)?.clone();
         let fleet = Arc::new(Fleet::new(
@@ -101,6 +113,8 @@ impl Simulate {
         )?);
         block_on(async {
             let totals = Arc::new(Totals::default());
+            let log = self.published_log.as_deref();
+            let log = log.map(PublishedLog::create).transpose()?.map(Arc::new);
             let stop = CancellationToken::new();
             let started = Instant::now();
             let mut publishers = tokio::task::JoinSet::new();
@@ -118,6 +132,7 @@ impl Simulate {
                     workload,
                     Arc::clone(&fleet),
                     Arc::clone(&totals),
+                    log.clone(),
                 )?;
                 publishers.spawn(publisher.run(stop.clone()));
             }
@@ -152,6 +167,9 @@ impl Simulate {
                 }
             }
             progress.finish_and_clear();
+            if let Some(log) = &log {
+                log.flush()?;
+            }
             self.report(&totals, started.elapsed());
             match failure {
                 Some(error) => Err(error),

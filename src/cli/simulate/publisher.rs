@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use rumqttc::{
-    AsyncClient, Event, EventLoop, Incoming, MqttOptions, NetworkOptions, Publish, QoS, Request,
-    TlsConfiguration, Transport,
+    AsyncClient, Event, EventLoop, Incoming, MqttOptions, NetworkOptions, Outgoing, Publish, QoS,
+    Request, TlsConfiguration, Transport,
 };
 use tokio_util::sync::CancellationToken;
 
 use super::Totals;
 use super::fleet::Fleet;
+use super::log::{PublishedLog, Unconfirmed};
 use crate::config::MqttConfig;
 use crate::runtime::now;
 use crate::source::connection;
@@ -44,6 +45,8 @@ pub struct Publisher {
     workload: Workload,
     fleet: Arc<Fleet>,
     totals: Arc<Totals>,
+    log: Option<Arc<PublishedLog>>,
+    unconfirmed: Unconfirmed,
     sent: u64,
     acked: u64,
 }
@@ -54,6 +57,7 @@ impl Publisher {
         workload: Workload,
         fleet: Arc<Fleet>,
         totals: Arc<Totals>,
+        log: Option<Arc<PublishedLog>>,
     ) -> anyhow::Result<Self> {
         let options = connection(config, 0)?;
         let client_id = format!("{}-simulate-{:08x}", options.client_id, fastrand::u32(..));
@@ -78,6 +82,8 @@ impl Publisher {
             workload,
             fleet,
             totals,
+            log,
+            unconfirmed: Unconfirmed::default(),
             sent: 0,
             acked: 0,
         })
@@ -166,7 +172,14 @@ impl Publisher {
                 network.write(packet).await?;
             }
             // The note that it went out; nobody here polls for it.
-            self.events.state.events.pop_back();
+            let note = self.events.state.events.pop_back();
+            if let Some(Event::Outgoing(Outgoing::Publish(packet))) = note
+                && self.log.is_some()
+                && !publication.bad
+            {
+                self.unconfirmed
+                    .sent(packet, publication.device, publication.time);
+            }
         }
         network.flush().await?;
         self.sent += count;
@@ -195,7 +208,10 @@ impl Publisher {
             match event
                 .map_err(|error| anyhow!("the connection to the broker was lost: {error}"))?
             {
-                Event::Incoming(Incoming::PubAck(_)) => {
+                Event::Incoming(Incoming::PubAck(ack)) => {
+                    if let Some(log) = &self.log {
+                        log.confirmed(&mut self.unconfirmed, ack.pkid)?;
+                    }
                     self.acked += 1;
                     self.totals.acked.fetch_add(1, Ordering::Relaxed);
                 }

@@ -4,6 +4,8 @@
 //! connection lives. Trouble ends the connection and is reported once per change; the next
 //! attempt follows after a pause that grows while attempts fail.
 
+mod asking;
+mod vigil;
 mod waits;
 
 use std::convert::Infallible;
@@ -12,22 +14,24 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::time::timeout;
+use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Protocol;
 use crate::model::QoS;
 use crate::runtime::Condition;
 use crate::source::Surroundings;
+use crate::source::beacon::Beacon;
 use crate::source::intake::Intake;
 use crate::source::link::{Delivery, Link, LinkError, LinkErrorKind, LinkEvent};
 use crate::source::metrics::ConnectionSeries;
-use crate::source::options::{Attempt, ConnectionOptions};
+use crate::source::options::ConnectionOptions;
 use crate::source::pulse::Heart;
 use crate::source::reconnect::Reconnect;
 use crate::source::routes::{Routes, RoutesHandle};
-use crate::source::subscription::{ANSWER_LIMIT, Progress, Step, Subscription};
+use crate::source::subscription::{Progress, Step, Subscription};
 use crate::source::window::Window;
+use vigil::{LOOK_EVERY, Vigil};
 
 /// How old the gauges of a quiet link may be.
 const REFRESH_EVERY: Duration = Duration::from_secs(1);
@@ -48,6 +52,7 @@ pub struct Session<L> {
     disconnects: prometheus::IntCounterVec,
     condition: Condition,
     reconnect: Reconnect,
+    vigil: Vigil,
     /// What the session at the broker was asked for last; `None`: not by this process.
     asked: Option<Subscription>,
 }
@@ -68,6 +73,8 @@ enum End {
     Parked,
     /// A message was dropped on its way; the broker must deliver it again.
     Lost,
+    /// Nothing moved on it.
+    Stalled(String),
     Stopped,
 }
 
@@ -77,13 +84,24 @@ impl<L: Link> Session<L> {
         intake: Intake,
         surroundings: &Surroundings,
         condition: Condition,
+        beacon: Option<Arc<Beacon>>,
     ) -> Self {
         let config = &options.config;
         let series = surroundings.metrics.connection(options.index);
         if config.protocol == Protocol::V5 {
             series.window.set(i64::from(config.receive_maximum));
         }
+        let vigil = Vigil::new(
+            &options,
+            beacon,
+            surroundings
+                .readiness
+                .condition(format!("flow {}", options.client_id), "not connected yet"),
+            series.clone(),
+            surroundings.metrics.rebuilds.clone(),
+        );
         Self {
+            vigil,
             link: L::new(&options),
             connection: options.client_id.clone(),
             share_group: config.share_group.clone(),
@@ -104,6 +122,7 @@ impl<L: Link> Session<L> {
         Heart {
             window: Arc::clone(&self.window),
             subscribed: self.series.subscribed.clone(),
+            stalled: self.vigil.stalled(),
         }
     }
 
@@ -125,7 +144,7 @@ impl<L: Link> Session<L> {
         abandoned: CancellationToken,
     ) -> Result<(), Infallible> {
         while !stopping.is_cancelled() {
-            let end = match self.attempt().await {
+            let end = match self.options.attempt_aside().await {
                 Ok(attempt) => {
                     self.link.prepare(attempt);
                     self.live(&stopping, &abandoned).await
@@ -136,6 +155,7 @@ impl<L: Link> Session<L> {
                 }),
             };
             self.series.subscribed.set(0);
+            self.vigil.closed();
             let unacked = self.window.unacked();
             let link = &mut self.link;
             self.window.sever(|| link.sever());
@@ -151,6 +171,11 @@ impl<L: Link> Session<L> {
                     self.condition.raise(reason);
                     tracing::warn!(connection, reason, "Connection closed on purpose");
                 }
+                End::Stalled(reason) => {
+                    self.condition.raise(reason.as_str());
+                    let connection = &self.connection;
+                    tracing::warn!(connection, reason, "Connection closed on purpose");
+                }
                 End::Failed(error) => {
                     let pause = self.pause_after(error);
                     tokio::select! {
@@ -164,19 +189,12 @@ impl<L: Link> Session<L> {
         Ok(())
     }
 
-    /// Reads secrets and certificates, off the threads that move messages.
-    async fn attempt(&mut self) -> Result<Attempt, String> {
-        let options = self.options.clone();
-        match tokio::task::spawn_blocking(move || options.attempt()).await {
-            Ok(attempt) => attempt.map_err(|error| format!("{}: {error}", error.key())),
-            Err(error) => Err(error.to_string()),
-        }
-    }
-
     /// One connection from its first byte to its end.
     async fn live(&mut self, stopping: &CancellationToken, abandoned: &CancellationToken) -> End {
         let mut life = Life::default();
         let mut draining = false;
+        let mut tick = interval(LOOK_EVERY);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             // Pings go out every keep-alive, so a live link shows an event at least that often.
             let silence = match life.connected {
@@ -185,7 +203,7 @@ impl<L: Link> Session<L> {
             };
             let event = {
                 let patience = life.progress.patience(silence, Instant::now());
-                let mut next = pin!(timeout(patience, self.link.next(&self.window)));
+                let mut next = pin!(timeout(patience, self.link.next(Some(&self.window))));
                 loop {
                     tokio::select! {
                         event = &mut next => break event,
@@ -200,6 +218,11 @@ impl<L: Link> Session<L> {
                             }
                         }
                         () = abandoned.cancelled() => return End::Stopped,
+                        _ = tick.tick(), if life.connected.is_some() && !draining => {
+                            if let Some(reason) = self.vigil.look(&self.window) {
+                                return End::Stalled(reason);
+                            }
+                        }
                         () = self.window.loss() => {
                             if self.window.lost() {
                                 return End::Lost;
@@ -249,7 +272,7 @@ impl<L: Link> Session<L> {
             LinkEvent::Subscribed(granted) => self.granted(&granted, life),
             LinkEvent::Delivery(delivery) => self.deliver(delivery, draining),
             LinkEvent::Acked(count) => self.window.sent(count),
-            LinkEvent::Other => {}
+            LinkEvent::Published(_) | LinkEvent::Confirmed(..) | LinkEvent::Other => {}
         }
         if let Some(since) = life.connected {
             self.reconnect.living(since.elapsed());
@@ -258,7 +281,10 @@ impl<L: Link> Session<L> {
     }
 
     fn deliver(&mut self, delivery: Delivery, draining: bool) {
+        let canary = self.vigil.delivered(&delivery);
         match (draining, delivery.qos) {
+            (false, _) if canary => Intake::pass(&delivery, &self.window),
+            (true, QoS::AtMostOnce) if canary => {}
             // Taken no more: the broker keeps it and delivers it to the next process.
             (true, QoS::AtLeastOnce | QoS::ExactlyOnce) => {}
             (true, QoS::AtMostOnce) => self.intake.turn_away(),
@@ -267,88 +293,6 @@ impl<L: Link> Session<L> {
                     self.series.folded.inc();
                 }
             }
-        }
-    }
-
-    fn connected(&mut self, session_present: bool, session_expiry: Option<Duration>) {
-        self.series.connects.inc();
-        self.condition
-            .raise("connected, but the broker has not answered the subscription yet");
-        self.window.open(session_present, self.link.outbox());
-        let connection = &self.connection;
-        let again = self.asked.is_some();
-        if !session_present && again {
-            self.series.sessions_lost.inc();
-            tracing::error!(
-                connection,
-                "The broker forgot the session: messages it had queued for us are gone. Check its persistence and session expiry"
-            );
-        } else {
-            tracing::info!(connection, session_present, "Connected to the broker");
-        }
-        if let Some(kept) =
-            session_expiry.filter(|kept| *kept < self.options.config.session_expiry.0)
-        {
-            tracing::warn!(
-                connection,
-                seconds = kept.as_secs(),
-                "The broker keeps the session for less than mqtt.session_expiry asks for"
-            );
-        }
-    }
-
-    fn ask(&mut self, life: &mut Life) -> ControlFlow<End> {
-        let routes = self.routes.get();
-        let wanted = Subscription::new(&routes.router.filters(), &self.share_group);
-        // What an earlier process asked for is not known, but how this one's filters would have
-        // read with or without a share group is: both at once would deliver everything twice.
-        let unwanted = match &self.asked {
-            Some(asked) => asked.without(&wanted),
-            None => wanted.other_spellings(&self.share_group),
-        };
-        self.link.unsubscribe(&unwanted);
-        if let Err(error) = self.link.subscribe(&wanted.filters) {
-            return ControlFlow::Break(End::Failed(error));
-        }
-        self.asked = Some(wanted.clone());
-        life.progress.asked(wanted, Instant::now());
-        life.asked_by = Some(routes);
-        ControlFlow::Continue(())
-    }
-
-    fn granted(&mut self, granted: &[Result<QoS, String>], life: &mut Life) {
-        let refusals = life.progress.answered(granted, Instant::now());
-        let connection = &self.connection;
-        if refusals.is_empty() {
-            self.series.subscribed.set(1);
-            if self.condition.clear() {
-                let filters = life.progress.subscription.filters.join(" ");
-                tracing::info!(connection, filters, "Subscribed");
-            }
-            return;
-        }
-        self.series.subscribed.set(0);
-        self.series.refusals.inc_by(refusals.len() as u64);
-        let reason = format!("subscription refused: {}", refusals.join("; "));
-        if self.condition.raise(reason.as_str()) {
-            tracing::error!(
-                connection,
-                error = reason,
-                "The broker did not grant everything that was asked for"
-            );
-        }
-    }
-
-    /// Asks again where due; ends a connection whose subscription was never answered.
-    fn watch_subscription(&mut self, life: &mut Life) -> ControlFlow<End> {
-        let Some(asked_by) = &life.asked_by else {
-            return ControlFlow::Continue(());
-        };
-        let changed = !Arc::ptr_eq(asked_by, &self.routes.get());
-        match life.progress.step(Instant::now(), changed) {
-            Step::Wait => ControlFlow::Continue(()),
-            Step::Ask => self.ask(life),
-            Step::Overdue => ControlFlow::Break(self.silent(life, ANSWER_LIMIT)),
         }
     }
 

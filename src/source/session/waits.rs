@@ -90,7 +90,7 @@ impl<L: Link> Session<L> {
     /// Everything is acknowledged and on the wire: says goodbye and sees it off.
     pub(super) async fn goodbye(&mut self) {
         self.link.disconnect();
-        let gone = async { while self.link.next(&self.window).await.is_ok() {} };
+        let gone = async { while self.link.next(Some(&self.window)).await.is_ok() {} };
         // Whatever comes of it, the connection ends here.
         drop(timeout(GOODBYE_LIMIT, gone).await);
     }
