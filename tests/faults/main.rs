@@ -4,7 +4,7 @@
 //!
 //! `cargo test --test faults` runs a selection of about three minutes. Arguments after `--`:
 //! `--for 10m` everything, shuffled, as long as asked; `--seed N` the same again; `--only NAME,NAME` these alone, once or for as
-//! long as asked; `--list`; `--rate N` messages a second; `--devices N`.
+//! long as asked; `--list`; `--rate N` messages a second; `--devices N`; `--logs FOLDER` keeps the logs of the gateways.
 
 mod end;
 mod load;
@@ -30,6 +30,9 @@ use support::mongod::Mongod;
 use tally::Tally;
 use world::{Place, Settings, World};
 
+/// The longest a scenario may take.
+const PATIENCE: Duration = Duration::from_secs(240);
+
 #[derive(Debug)]
 struct Arguments {
     /// Everything, for so long; else the selection, or the named ones, once.
@@ -37,6 +40,8 @@ struct Arguments {
     seed: u64,
     only: Vec<String>,
     list: bool,
+    /// Where the gateways' logs go at the end.
+    logs: Option<std::path::PathBuf>,
     settings: Settings,
 }
 
@@ -47,6 +52,7 @@ fn arguments() -> Arguments {
         seed: fastrand::u64(..1_000_000),
         only: Vec::new(),
         list: false,
+        logs: None,
         settings: Settings {
             rate: 2_000,
             devices: 200,
@@ -72,6 +78,7 @@ fn arguments() -> Arguments {
             "--rate" => found.settings.rate = number(&name, &value()),
             "--devices" => found.settings.devices = number(&name, &value()),
             "--only" => found.only.extend(value().split(',').map(str::to_owned)),
+            "--logs" => found.logs = Some(value().into()),
             "--list" => found.list = true,
             "--test-threads" | "--format" | "--color" | "--skip" | "--logfile" | "-Z" => {
                 let _ = value();
@@ -165,16 +172,7 @@ async fn run(arguments: &Arguments, chosen: &[Scenario]) -> ExitCode {
             None => Mongod::start_replica_set(3).await,
         };
         let fork = chance.fork();
-        let lived = live(
-            *place,
-            servers,
-            arguments.settings,
-            fork,
-            tally,
-            &mut mine,
-            until,
-        )
-        .await;
+        let lived = live(*place, servers, arguments, fork, tally, &mut mine, until).await;
         tally = lived.1;
         mongod = lived.2;
         reports.extend(lived.0);
@@ -218,13 +216,13 @@ async fn run(arguments: &Arguments, chosen: &[Scenario]) -> ExitCode {
 async fn live(
     place: Place,
     servers: Mongod,
-    settings: Settings,
+    arguments: &Arguments,
     chance: fastrand::Rng,
     tally: Tally,
     scenarios: &mut [Scenario],
     until: Option<Instant>,
 ) -> (Option<Report>, Tally, Option<Mongod>) {
-    let mut world = World::start(place, servers, settings, chance, tally).await;
+    let mut world = World::start(place, servers, arguments.settings, chance, tally).await;
     let whole = async {
         loop {
             let mut order = scenarios.to_vec();
@@ -232,7 +230,14 @@ async fn live(
             for scenario in order {
                 let began = Instant::now();
                 world.tally.say(scenario.name);
-                (scenario.run)(&mut world).await;
+                let run = (scenario.run)(&mut world);
+                if tokio::time::timeout(PATIENCE, run).await.is_err() {
+                    world.complain(
+                        0,
+                        &format!("is not over {} within {PATIENCE:?}", scenario.name),
+                    );
+                    world.heal().await;
+                }
                 let run = world.tally.runs.entry(scenario.name).or_default();
                 run.0 += 1;
                 run.1 += began.elapsed();
@@ -263,6 +268,12 @@ async fn live(
             None
         }
     };
+    if let Some(folder) = &arguments.logs {
+        for (number, member) in world.members.iter().enumerate() {
+            let file = folder.join(format!("{place:?}-{number}.log").to_lowercase());
+            std::fs::write(file, member.gateway.process.log()).expect("--logs names a folder");
+        }
+    }
     let (mongod, tally, _) = world.end();
     (report, tally, Some(mongod))
 }

@@ -5,16 +5,17 @@ use crate::support::wire::Way;
 use crate::world::World;
 
 impl World {
-    /// In the middle of a fault: half the time something happens to whoever leads the alerts.
-    pub async fn meanwhile(&mut self) {
+    /// In the middle of a fault: half the time something happens to whoever leads the alerts. Whether it did.
+    pub async fn meanwhile(&mut self) -> bool {
         if self.chance.bool() {
-            return;
+            return false;
         }
         let Some(leader) = self.leader().await else {
-            return;
+            return false;
         };
-        if self.members[leader].gateway.process.exit_status().is_some() {
-            return;
+        let process = &mut self.members[leader].gateway.process;
+        if process.exit_status().is_some() {
+            return false;
         }
         match self.chance.u8(..3) {
             0 => die(self, leader).await,
@@ -22,6 +23,7 @@ impl World {
             1 if !self.ingest.contains(&leader) => part(self, leader).await,
             _ => sleep(self, leader).await,
         }
+        true
     }
 }
 
