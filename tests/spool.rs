@@ -564,7 +564,13 @@ async fn a_message_whose_receipt_is_lost_on_the_way_is_read_again() {
         assert_eq!(of((n, Spooled::First)), 1, "{seen:?}");
         assert_eq!(of((n, Spooled::Again)), 1, "{seen:?}");
     }
-    assert_eq!(*endings.0.lock().unwrap(), [Some(Outcome::Spooled); 3]);
+    // What is on disk may be read before whoever wrote it gets to saying so.
+    eventually(5 * SECOND, "all are acknowledged", async || {
+        (endings.0.lock().unwrap().len() == 3).then_some(())
+    })
+    .await;
+    let endings = endings.0.lock().unwrap().clone();
+    assert_eq!(endings, [Some(Outcome::Spooled); 3]);
     // Received once, ended once, under its stream.
     eventually(5 * SECOND, "all have ended", async || {
         (ledger.in_flight() == 0).then_some(())
