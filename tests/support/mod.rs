@@ -17,6 +17,7 @@ pub mod publisher;
 pub mod receiver;
 pub mod scripted_broker;
 pub mod scripted_receiver;
+pub mod wire;
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::atomic::{AtomicU32, Ordering};
