@@ -290,9 +290,7 @@ fn rename(bytes: &mut Vec<u8>, names: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
     while at + first.len() <= bytes.len() {
         // Most bytes begin nothing.
         if bytes[at] == first[0]
-            && let Some((from, to)) = names
-                .iter()
-                .find(|(from, _)| bytes[at..].starts_with(from))
+            && let Some((from, to)) = names.iter().find(|(from, _)| bytes[at..].starts_with(from))
         {
             bytes[at..at + from.len()].copy_from_slice(to);
             at += from.len();
