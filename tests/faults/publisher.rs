@@ -11,7 +11,7 @@ use std::io::{BufWriter, Write};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
@@ -127,10 +127,9 @@ async fn publish(order: Order) {
         log: BufWriter::new(log),
     };
     let (orders, mut taken) = mpsc::channel(16);
-    tokio::spawn(async move {
-        let mut lines = BufReader::new(tokio::io::stdin()).lines();
-        while let Ok(Some(line)) = lines.next_line().await {
-            if orders.send(line).await.is_err() {
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lines().map_while(Result::ok) {
+            if orders.blocking_send(line).is_err() {
                 return;
             }
         }
