@@ -6,10 +6,12 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use mongodb::bson::Document;
 use tempfile::TempDir;
+use tokio::sync::mpsc;
 
 use support::eventually;
 use support::gate::Gate;
@@ -19,6 +21,12 @@ use support::mosquitto::Mosquitto;
 use support::plan::{Plan, Stored, device, now_ms, reasons, wait_reason};
 use support::process::temp_dir;
 use support::publisher::{Message, publish_all, publish_messages};
+
+use tidegate::config::{SinkConfig, SpoolConfig};
+use tidegate::model::{self, Keep, Outcome, Receipt, Settle, Spooled, Ticket};
+use tidegate::runtime::{Readiness, Tasks, Verdict};
+use tidegate::spool::Spool;
+use tidegate::telemetry::{Ledger, Registry};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -485,6 +493,94 @@ async fn outcome(gateway: &mut Gateway, file: &Path) {
         assert!(Instant::now() < deadline, "{}", gateway.process.log());
         tokio::time::sleep(SECOND / 50).await;
     }
+}
+
+/// Remembers how messages ended.
+#[derive(Default)]
+struct Endings(Mutex<Vec<Option<Outcome>>>);
+
+impl Settle for Endings {
+    fn settled(&self, _: Ticket, outcome: Option<Outcome>) {
+        self.0.lock().unwrap().push(outcome);
+    }
+}
+
+#[tokio::test]
+async fn a_message_whose_receipt_is_lost_on_the_way_is_read_again() {
+    let folder = temp_dir("spool");
+    let config = SpoolConfig {
+        enabled: true,
+        path: folder.path().join("spool"),
+        ..SpoolConfig::default()
+    };
+    let (ledger, tasks) = (Ledger::default(), Tasks::default());
+    let stream = ledger.stream("s");
+    let spool = Spool::open(
+        &config,
+        &SinkConfig::default(),
+        &ledger,
+        &Registry::default(),
+        &Readiness::default(),
+    )
+    .unwrap()
+    .unwrap();
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let onward = move |message: model::Message, receipt: &dyn Fn(usize) -> Receipt| {
+        let receipt = receipt(10);
+        if message.spooled == Spooled::Again {
+            receipt.settle(Outcome::Stored);
+        }
+        tell.send((message.payload[0], message.spooled)).unwrap();
+    };
+    spool.run(Box::new(onward), &tasks);
+    let endings = Arc::new(Endings::default());
+    for n in 0..3 {
+        ledger.received(stream);
+        let message = model::Message {
+            topic: "t".into(),
+            payload: vec![n].into(),
+            cut_from: None,
+            qos: model::QoS::AtLeastOnce,
+            retain: false,
+            dup: false,
+            spooled: Spooled::No,
+            received_at: model::Timestamp::from_millis(now_ms()),
+        };
+        let ticket = Ticket {
+            sequence: u64::from(n),
+            stream,
+            weight: 1,
+        };
+        let receipt = Receipt::new(ticket, endings.clone());
+        spool.keep(message, Some("s"), receipt);
+    }
+    spool.release();
+    let mut seen = Vec::new();
+    while seen.len() < 6 {
+        seen.push(told.recv().await.unwrap());
+    }
+    for n in 0..3 {
+        let of = |again| seen.iter().filter(|one| **one == again).count();
+        assert_eq!(of((n, Spooled::First)), 1, "{seen:?}");
+        assert_eq!(of((n, Spooled::Again)), 1, "{seen:?}");
+    }
+    // What is on disk may be read before whoever wrote it gets to saying so.
+    eventually(5 * SECOND, "all are acknowledged", async || {
+        (endings.0.lock().unwrap().len() == 3).then_some(())
+    })
+    .await;
+    let endings = endings.0.lock().unwrap().clone();
+    assert_eq!(endings, [Some(Outcome::Spooled); 3]);
+    // Received once, ended once, under its stream.
+    eventually(5 * SECOND, "all have ended", async || {
+        (ledger.in_flight() == 0).then_some(())
+    })
+    .await;
+    let counts = ledger.snapshot()[stream].1;
+    assert!(counts.balanced() && counts.received == 3 && counts.ended[0] == 3);
+    tasks.stop();
+    spool.close();
+    assert_eq!(tasks.finish(5 * SECOND).await, Verdict::Clean);
 }
 
 // --- the spool is full -------------------------------------------------------------------------

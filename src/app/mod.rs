@@ -5,6 +5,7 @@
 //! the wire, then the writers, whose lanes close behind the last source.
 
 mod collections;
+mod outlook;
 mod reload;
 mod replay;
 
@@ -195,6 +196,10 @@ impl App {
             routes: self.routes,
             condition: self.readiness.condition("collections", "not looked at yet"),
         };
+        if self.spool.is_none() {
+            let outlook = outlook::watch(self.config.clone(), self.ledger.clone());
+            tasks.spawn_service("outlook", outlook);
+        }
         if let Some(spool) = &self.spool {
             let dispatch = surroundings.dispatch();
             let onward = move |message, receipt: &dyn Fn(usize) -> Receipt| {

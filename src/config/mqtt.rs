@@ -52,6 +52,9 @@ pub struct MqttConfig {
     pub canary: Span,
     /// It goes to `<this>/<client id>`; whatever arrives below it is never taken for a reading.
     pub canary_topic: String,
+    /// Messages the broker queues for us while we take none, as far as the operator knows; 0: not
+    /// known. Where it is less than an outage of `spool.outage` needs, a warning says so.
+    pub broker_queue: u64,
     /// Messages on topics that no stream claims.
     pub unrouted: Unrouted,
 }
@@ -99,6 +102,7 @@ impl Default for MqttConfig {
             reconnect_max: Span::secs(2),
             canary: Span::secs(5),
             canary_topic: "tidegate/canary".into(),
+            broker_queue: 0,
             unrouted: Unrouted::Ignore,
         }
     }

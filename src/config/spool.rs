@@ -36,7 +36,7 @@ impl Default for SpoolConfig {
             max_bytes: ByteSize::mib(4 << 10),
             max_age: Span::secs(24 * 3600),
             outage: Span::secs(3600),
-            drain_messages: 20_000,
+            drain_messages: 40_000,
             drain_bytes: ByteSize::mib(64),
         }
     }

@@ -209,9 +209,26 @@ mod tests {
 
     #[test]
     fn a_document_error_is_a_refusal_unless_its_code_is_known_to_pass() {
-        assert_eq!(transient(112), Some(Cause::Overload));
-        assert_eq!(transient(121), None);
-        assert_eq!(transient(424_242), None);
+        for (cause, codes) in [
+            (Some(Cause::Network), &[6, 7, 89, 9001][..]),
+            (
+                Some(Cause::Failover),
+                &[
+                    91, 189, 10107, 11600, 11602, 13435, 13436, 63, 150, 13388, 249, 334, 133,
+                ],
+            ),
+            (Some(Cause::WriteConcern), &[64, 100, 79]),
+            (
+                Some(Cause::Overload),
+                &[262, 50, 24, 46, 112, 14031, 11601, 365, 312, 146],
+            ),
+            (Some(Cause::Unauthorized), &[13]),
+            (None, &[121, 11000, 424_242]),
+        ] {
+            for code in codes {
+                assert_eq!(transient(*code), cause, "{code}");
+            }
+        }
     }
 
     #[test]

@@ -110,4 +110,10 @@ impl SpoolMetrics {
         metrics.to_full.set(f64::INFINITY);
         metrics
     }
+    /// Tells how many messages are in it, and the bytes of what is on disk.
+    pub fn set_held(&self, messages: u64, bytes: u64) {
+        let gauge = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        self.messages.set(gauge(messages));
+        self.bytes.set(gauge(bytes));
+    }
 }

@@ -103,6 +103,7 @@ impl Spool {
             );
         }
         metrics.recovered.inc_by(totals.records);
+        metrics.set_held(totals.records, totals.bytes);
         let first = store.read(0, u64::MAX, 1, 0)?;
         let oldest = first.first().and_then(|(_, bytes)| {
             let record = record::decode(bytes).ok()?;

@@ -9,6 +9,7 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use redb::{
@@ -63,6 +64,8 @@ pub struct SpoolStore {
     folder: PathBuf,
     /// `None`: a write failed and it has not been opened again yet.
     database: RwLock<Option<Database>>,
+    /// Something was set aside in the file, which a person must see before it goes.
+    aside: AtomicBool,
     /// Held for the life of the process.
     _lock: File,
 }
@@ -93,9 +96,15 @@ impl SpoolStore {
         let store = Self {
             folder: folder.to_owned(),
             database: RwLock::new(None),
+            aside: AtomicBool::new(false),
             _lock: lock,
         };
         store.reopen()?;
+        let aside = store.with(|database| {
+            let table = database.begin_read()?.open_table(DAMAGED)?;
+            Ok(table.len()? > 0)
+        })?;
+        store.aside.store(aside, Ordering::Relaxed);
         Ok(store)
     }
 
@@ -134,12 +143,12 @@ impl SpoolStore {
         Ok(())
     }
 
-    /// Gives the file's space back, where nothing is in it.
+    /// Gives the file's space back, where nothing is in it that is needed.
     ///
     /// # Errors
     /// Why the new one cannot be made; there is none then.
     pub fn start_over(&self) -> Result<(), StoreError> {
-        {
+        if !self.aside.load(Ordering::Relaxed) {
             let mut database = self
                 .database
                 .write()
@@ -179,6 +188,7 @@ impl SpoolStore {
                 }
                 totals.insert(BYTES, bytes)?;
                 if !damaged.is_empty() {
+                    self.aside.store(true, Ordering::Relaxed);
                     let mut aside = transaction.open_table(DAMAGED)?;
                     for (number, record) in damaged {
                         aside.insert(number, record.as_slice())?;
@@ -237,6 +247,14 @@ impl SpoolStore {
             let next = table.last()?.map_or(0, |(number, _)| number.value() + 1);
             Ok((totals, next))
         })
+    }
+
+    /// Bytes of the file that could be given back, were nothing in it.
+    pub fn grown(&self) -> u64 {
+        match self.aside.load(Ordering::Relaxed) {
+            true => 0,
+            false => self.file_bytes(),
+        }
     }
 
     /// Bytes the file takes on disk.

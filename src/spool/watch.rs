@@ -104,10 +104,9 @@ impl Inner {
             oldest: oldest.map_or(Duration::ZERO, |oldest| now().since(oldest)),
         };
         drop(state);
-        let gauge = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-        self.metrics.messages.set(gauge(waiting));
-        self.metrics.bytes.set(gauge(level.bytes));
-        self.metrics.file_bytes.set(gauge(self.store.file_bytes()));
+        self.metrics.set_held(waiting, level.bytes);
+        let file = i64::try_from(self.store.file_bytes()).unwrap_or(i64::MAX);
+        self.metrics.file_bytes.set(file);
         self.metrics.oldest.set(level.oldest.as_secs_f64());
         level
     }

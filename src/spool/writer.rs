@@ -302,7 +302,7 @@ impl Inner {
 
     /// The file of an empty spool keeps the size that the longest outage gave it.
     fn give_space_back(&self) {
-        if self.lock().totals.records > 0 || self.store.file_bytes() < GIVE_BACK {
+        if self.lock().totals.records > 0 || self.store.grown() < GIVE_BACK {
             return;
         }
         if let Err(error) = self.store.start_over() {

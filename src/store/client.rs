@@ -57,7 +57,8 @@ pub(super) async fn connect(
     options.selection_criteria = Some(SelectionCriteria::ReadPreference(ReadPreference::Primary));
     options.read_concern = Some(ReadConcern::local());
     options.retry_writes = Some(true);
-    options.heartbeat_freq = options.heartbeat_freq.or(Some(Duration::from_secs(5)));
+    // A server that said it is going down is looked at again after as long.
+    options.heartbeat_freq = options.heartbeat_freq.or(Some(Duration::from_secs(2)));
     Client::with_options(options)
         .map_err(|error| ConnectError::Uri(redact(&error.to_string(), uri)))
 }

@@ -12,7 +12,13 @@ use super::document::names;
 use crate::model::Timestamp;
 
 /// Devices asked for in one query; keeps the filter well below the server's limits.
-const DEVICES_PER_QUERY: usize = 500;
+const DEVICES_PER_QUERY: usize = 2_000;
+
+/// Alternatives in one query: the server tries each on every row of the buckets it opens.
+const GATHERED_PER_QUERY: usize = 16;
+
+/// Times that are near each other: what lies within an hour is in few buckets.
+const NEAR: i64 = 3_600_000;
 
 /// A stream's collection.
 #[derive(Clone)]
@@ -93,20 +99,14 @@ impl Series {
     /// # Errors
     /// The driver's.
     pub async fn find(&self, keys: &[Key<'_>]) -> mongodb::error::Result<Vec<Found>> {
-        let mut by_device: BTreeMap<&str, Vec<Bson>> = BTreeMap::new();
+        let mut by_device: BTreeMap<&str, Vec<i64>> = BTreeMap::new();
         for key in keys {
-            let time = Bson::DateTime(DateTime::from_millis(key.timestamp.millis()));
-            by_device.entry(key.device).or_default().push(time);
+            let times = by_device.entry(key.device).or_default();
+            times.push(key.timestamp.millis());
         }
-        let path = format!("{}.{}", names::METADATA, names::DEVICE);
-        let filters: Vec<Bson> = by_device
-            .into_iter()
-            .map(|(device, times)| {
-                Bson::Document(doc! { &path: device, names::TIMESTAMP: { "$in": times } })
-            })
-            .collect();
+        let filters: Vec<Bson> = gather(by_device).into_iter().map(Bson::Document).collect();
         let mut rows: HashMap<(String, i64), Vec<Document>> = HashMap::new();
-        for some in filters.chunks(DEVICES_PER_QUERY) {
+        for some in filters.chunks(GATHERED_PER_QUERY) {
             let mut cursor = self
                 .collection
                 .clone_with_type::<Document>()
@@ -140,20 +140,25 @@ impl Series {
         &self,
         devices: &[(String, Timestamp)],
     ) -> mongodb::error::Result<Vec<Option<Timestamp>>> {
-        let path = format!("{}.{}", names::METADATA, names::DEVICE);
         let mut greatest: HashMap<String, Timestamp> = HashMap::new();
-        for some in devices.chunks(DEVICES_PER_QUERY) {
-            let since: Vec<Bson> = some
-                .iter()
-                .map(|(device, earliest)| {
-                    let earliest = DateTime::from_millis(earliest.millis());
-                    Bson::Document(doc! { &path: device, names::TIMESTAMP: { "$gte": earliest } })
-                })
-                .collect();
+        let mut by_slot: BTreeMap<i64, Vec<&(String, Timestamp)>> = BTreeMap::new();
+        for device in devices {
+            by_slot
+                .entry(slot(device.1.millis()))
+                .or_default()
+                .push(device);
+        }
+        let near = by_slot.values();
+        for some in near.flat_map(|devices| devices.chunks(DEVICES_PER_QUERY)) {
+            let names: Vec<&str> = some.iter().map(|(device, _)| device.as_str()).collect();
+            let earliest = some.iter().map(|(_, earliest)| earliest.millis()).min();
+            let since = DateTime::from_millis(earliest.unwrap_or_default());
+            let since =
+                doc! { device_path(): { "$in": names }, names::TIMESTAMP: { "$gte": since } };
             let time = format!("${}", names::TIMESTAMP);
             let pipeline = [
-                doc! { "$match": { "$or": since } },
-                doc! { "$group": { "_id": format!("${path}"), "greatest": { "$max": time } } },
+                doc! { "$match": since },
+                doc! { "$group": { "_id": format!("${}", device_path()), "greatest": { "$max": time } } },
             ];
             let mut cursor = self
                 .collection
@@ -167,7 +172,10 @@ impl Series {
                 }
             }
         }
-        let one = |(device, _): &(String, Timestamp)| greatest.get(device).copied();
+        let one = |(device, earliest): &(String, Timestamp)| {
+            let greatest = greatest.get(device).copied();
+            greatest.filter(|greatest| greatest >= earliest)
+        };
         Ok(devices.iter().map(one).collect())
     }
 
@@ -178,6 +186,53 @@ impl Series {
             Some(_) => ReadConcern::local(),
         }
     }
+}
+
+/// The hour of a time.
+fn slot(millis: i64) -> i64 {
+    millis.div_euclid(NEAR)
+}
+
+fn device_path() -> String {
+    format!("{}.{}", names::METADATA, names::DEVICE)
+}
+
+/// Filters that together let every row of these devices and times through, and few others. An
+/// alternative for each device would make the server try all of them on every row, so devices
+/// asked about the same hour share one; a device asked about more than that has its own.
+fn gather(by_device: BTreeMap<&str, Vec<i64>>) -> Vec<Document> {
+    let mut near: BTreeMap<i64, (Vec<&str>, Vec<i64>)> = BTreeMap::new();
+    let mut gathered = Vec::new();
+    for (device, times) in by_device {
+        let first = times.iter().min().copied().unwrap_or_default();
+        let last = times.iter().max().copied().unwrap_or_default();
+        if last - first > NEAR {
+            gathered.push((vec![device], times));
+            continue;
+        }
+        let (devices, all) = near.entry(slot(first)).or_default();
+        devices.push(device);
+        all.extend(times);
+    }
+    for (devices, times) in near.into_values() {
+        for some in devices.chunks(DEVICES_PER_QUERY) {
+            gathered.push((some.to_vec(), times.clone()));
+        }
+    }
+    let filter = |(devices, mut times): (Vec<&str>, Vec<i64>)| {
+        times.sort_unstable();
+        times.dedup();
+        let date = |millis: i64| Bson::DateTime(DateTime::from_millis(millis));
+        let first = date(times.first().copied().unwrap_or_default());
+        let last = date(times.last().copied().unwrap_or_default());
+        let times: Vec<Bson> = times.into_iter().map(date).collect();
+        doc! {
+            device_path(): { "$in": devices },
+            // The range is what finds the buckets.
+            names::TIMESTAMP: { "$gte": first, "$lte": last, "$in": times },
+        }
+    };
+    gathered.into_iter().map(filter).collect()
 }
 
 /// The closest match of `document` among `rows` of its device and time.
@@ -252,6 +307,31 @@ mod tests {
             compare(&document, &[row(other, 1.5), row(id, 1.5)]),
             Found::SameId
         );
+    }
+
+    #[test]
+    fn devices_asked_about_the_same_hour_share_a_filter() {
+        let hour = NEAR;
+        let asked = [
+            ("a", vec![5 * hour, 5 * hour + 1]),
+            ("b", vec![5 * hour + 1]),
+            ("c", vec![9 * hour]),
+            ("wide", vec![5 * hour, 8 * hour]),
+        ];
+        let filters = gather(asked.into_iter().collect());
+        let told: Vec<_> = filters
+            .iter()
+            .map(|filter| {
+                let devices = filter.get_document("metadata.deviceId").unwrap();
+                let times = filter.get_document("timestamp").unwrap();
+                (
+                    devices.get_array("$in").unwrap().len(),
+                    times.get_array("$in").unwrap().len(),
+                    times.get_datetime("$gte").unwrap().timestamp_millis() / hour,
+                )
+            })
+            .collect();
+        assert_eq!(told, [(1, 2, 5), (2, 2, 5), (1, 1, 9)]);
     }
 
     #[test]

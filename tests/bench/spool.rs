@@ -1,7 +1,7 @@
 //! What the spool costs and what it holds: `cargo bench --bench spool [-- --messages N]` for how
 //! fast messages get onto the disk, and the normal flow with and without it;
-//! `cargo bench --bench spool -- --outage SECONDS [--rate N]` for an outage of MongoDB with a
-//! steady flow through it.
+//! `cargo bench --bench spool -- --outage SECONDS [--rate N] [--kill 1]` for an outage of MongoDB
+//! with a steady flow through it, and with the gateway killed at its end.
 
 #[path = "setup.rs"]
 mod setup;
@@ -190,7 +190,7 @@ async fn hold_out(outage: u64, rate: u64) {
     let services = Services::start().await;
     let folder = temp_dir("spool-outage");
     let path = folder.path().join("spool").display().to_string();
-    let gateway = gateway(&services, "bench_spool", "5", Some(&path)).await;
+    let mut gateway = gateway(&services, "bench_spool", "5", Some(&path)).await;
     let mib = |bytes: u64| bytes as f64 / (1 << 20) as f64;
     let duration = format!("{}s", 10 + outage + outage.clamp(30, 120));
     let rate_text = rate.to_string();
@@ -226,6 +226,16 @@ async fn hold_out(outage: u64, rate: u64) {
         "  resident during the outage       {:>8.1} MiB at the most, un-acknowledged {unacked} at the most",
         mib(most)
     );
+    if argument("kill", 0) > 0 {
+        let since = Instant::now();
+        gateway.restart();
+        let metrics = gateway.metrics().await;
+        println!(
+            "  killed and started again         {:>8.1} s until it answers, {:.0} messages recovered",
+            since.elapsed().as_secs_f64(),
+            metrics.sum("tidegate_spool_recovered_total", &[])
+        );
+    }
     services.mongod.nodes[0].process.thaw();
     let since = Instant::now();
     let (mut most, mut drained) = (0, None);
@@ -244,7 +254,15 @@ async fn hold_out(outage: u64, rate: u64) {
     );
     let sent = finished(publisher).await;
     let published = sent["acked"].as_u64().expect("a number");
-    settled(&gateway, published, Instant::now()).await;
+    // Counters start anew with the process; the end is when nothing is left.
+    loop {
+        let metrics = gateway.metrics().await;
+        let left = ["tidegate_spool_messages", "tidegate_messages_in_flight"];
+        if left.iter().all(|name| metrics.sum(name, &[]) == 0.0) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
     let rows = services
         .mongod
         .client()
