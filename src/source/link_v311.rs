@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rumqttc::{
-    AsyncClient, ConnectReturnCode, ConnectionError, Event, EventLoop, Incoming, MqttOptions,
-    NetworkOptions, Outgoing, PubAck, PubRec, QoS as WireQoS, Request, StateError, SubscribeFilter,
-    SubscribeReasonCode, TlsConfiguration, Transport,
+    AsyncClient, ConnectReturnCode, ConnectionError, Error as WireError, Event, EventLoop,
+    Incoming, MqttOptions, NetworkOptions, Outgoing, PubAck, PubRec, QoS as WireQoS, Request,
+    StateError, SubscribeFilter, SubscribeReasonCode, TlsConfiguration, Transport,
 };
 
 use super::acks::Ack;
@@ -228,9 +228,11 @@ fn failure(error: &ConnectionError) -> LinkError {
             | Code::RefusedProtocolVersion,
         ) => LinkErrorKind::Refused,
         ConnectionError::MqttState(StateError::AwaitPingResp) => LinkErrorKind::Silence,
-        ConnectionError::MqttState(StateError::ConnectionAborted | StateError::Io(_)) => {
-            LinkErrorKind::Network
-        }
+        ConnectionError::MqttState(
+            StateError::ConnectionAborted
+            | StateError::Io(_)
+            | StateError::Deserialization(WireError::Io(_)),
+        ) => LinkErrorKind::Network,
         ConnectionError::MqttState(_) | ConnectionError::NotConnAck(_) => LinkErrorKind::Protocol,
         _ => LinkErrorKind::Network,
     };
@@ -242,4 +244,38 @@ fn failure(error: &ConnectionError) -> LinkError {
         other => other.to_string(),
     };
     LinkError { kind, message }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn a_connection_that_breaks_is_no_packet_that_cannot_be_read() {
+        let reset = || io::Error::from(io::ErrorKind::ConnectionReset);
+        let state = ConnectionError::MqttState;
+        for (error, kind) in [
+            (state(StateError::ConnectionAborted), LinkErrorKind::Network),
+            (state(StateError::Io(reset())), LinkErrorKind::Network),
+            // While reading a packet.
+            (
+                state(StateError::Deserialization(WireError::Io(reset()))),
+                LinkErrorKind::Network,
+            ),
+            (ConnectionError::Io(reset()), LinkErrorKind::Network),
+            (
+                state(StateError::Deserialization(WireError::MalformedPacket)),
+                LinkErrorKind::Protocol,
+            ),
+            (state(StateError::AwaitPingResp), LinkErrorKind::Silence),
+            (
+                ConnectionError::ConnectionRefused(ConnectReturnCode::NotAuthorized),
+                LinkErrorKind::Refused,
+            ),
+        ] {
+            assert_eq!(failure(&error).kind, kind, "{error:?}");
+        }
+    }
 }

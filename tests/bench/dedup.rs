@@ -1,4 +1,5 @@
-//! What it costs to store once: `cargo bench --bench dedup [-- --messages N --devices N --rounds N]`.
+//! What it costs to store once: `cargo bench --bench dedup [-- --messages N --devices N --rounds N
+//! --cases N]`.
 //!
 //! A backlog waits at the broker while the gateway is down, and is timed from its first message to
 //! the last settled one, so that no publisher shares the cores. Each round runs every case in
@@ -57,6 +58,7 @@ async fn main() {
     let messages = argument("messages", 20_000);
     let devices = argument("devices", 1_000);
     let rounds = argument("rounds", 7);
+    let cases = &CASES[..argument("cases", CASES.len() as u64) as usize];
     print_head(&format!(
         "dedup: backlogs of {messages} messages of {devices} devices, QoS 1, w: majority, median of {rounds} rounds"
     ));
@@ -64,14 +66,14 @@ async fn main() {
     let mut rates: [Vec<f64>; CASES.len()] = Default::default();
     // One round to warm up.
     for round in 0..=rounds {
-        for (case, rates) in CASES.iter().zip(&mut rates) {
+        for (case, rates) in cases.iter().zip(&mut rates) {
             let rate = run(&services, case, messages, devices).await;
             if round > 0 {
                 rates.push(rate);
             }
         }
     }
-    for (position, case) in CASES.iter().enumerate() {
+    for (position, case) in cases.iter().enumerate() {
         let ratios = rates[position].iter().zip(&rates[0]).map(|(a, b)| a / b);
         println!(
             "  {:34} {:>8.0} messages/s   {:.2} of off",
