@@ -36,6 +36,7 @@ pub async fn judge(world: &mut World) -> Report {
     let value = if high { "high" } else { "low" };
     world.load.order(&format!("end {value}")).await;
     world.load.stop().await;
+    world.stop_saving();
     let status = world.load.status();
     world.tally.say(format!(
         "the publisher has stopped: {} messages acknowledged",

@@ -238,6 +238,7 @@ async fn live(
                     );
                     world.heal().await;
                 }
+                world.caught_up().await;
                 let run = world.tally.runs.entry(scenario.name).or_default();
                 run.0 += 1;
                 run.1 += began.elapsed();

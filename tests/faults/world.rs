@@ -316,6 +316,33 @@ impl World {
         }
     }
 
+    /// Gives the gateways some time to get to the end of the broker's queue, so that the next fault meets them at
+    /// the flood rather than behind it.
+    pub async fn caught_up(&mut self) {
+        let began = Instant::now();
+        for number in self.ingest.clone() {
+            let most = if self.place == Place::Window {
+                15.0
+            } else {
+                1_000.0
+            };
+            while began.elapsed() < 15 * SECOND {
+                let unacked = self
+                    .metric(number, "tidegate_source_unacked_messages")
+                    .await;
+                if unacked.is_some_and(|count| count < most) {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+
+    /// No more of what only the publisher needs.
+    pub fn stop_saving(&self) {
+        self.saver.abort();
+    }
+
     /// A violation, with the end of that gateway's log.
     pub fn complain(&mut self, number: usize, what: &str) {
         let log = self.members[number].gateway.process.log();
@@ -423,8 +450,11 @@ async fn keep_saving(devices: Arc<Wire>, broker: Arc<AtomicU32>, file: PathBuf) 
         let data = std::fs::metadata(&file).ok()?;
         Some((data.ino(), data.mtime(), data.mtime_nsec()))
     };
+    let mut took = Duration::ZERO;
     loop {
-        tokio::time::sleep(Duration::from_millis(150)).await;
+        // Of a long queue the file is long, and the broker stands still meanwhile.
+        tokio::time::sleep(Duration::from_millis(150).max(4 * took)).await;
+        let began = Instant::now();
         let pid = broker.load(Ordering::SeqCst);
         if pid == 0 {
             continue;
@@ -444,6 +474,7 @@ async fn keep_saving(devices: Arc<Wire>, broker: Arc<AtomicU32>, file: PathBuf) 
         while broker.load(Ordering::SeqCst) == pid && Instant::now() < patience {
             if stamp().is_some_and(|now| Some(now) != before) {
                 devices.saved(turn);
+                took = began.elapsed();
                 break;
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
