@@ -221,3 +221,35 @@ async fn a_killed_primary_is_followed_by_the_next() {
     }
     trial.assert_stored_once().await;
 }
+
+#[tokio::test]
+async fn what_a_killed_gateway_left_at_the_server_is_waited_for() {
+    let mut trial = Trial::start(|plan| plan).await;
+    // The server has the inserts, and takes its time.
+    trial
+        .fail(doc! { "blockConnection": true, "blockTimeMS": 6_000 })
+        .await;
+    trial.publish().await;
+    trial
+        .gateway
+        .wait_metrics(20 * SECOND, "all are on their way", |metrics| {
+            metrics.count("tidegate_messages_in_flight", &[]) == 20
+        })
+        .await;
+    trial.gateway.restart();
+    trial.gateway.wait_ready().await;
+    let log = trial.gateway.process.log();
+    assert!(log.contains("a write of an earlier process"), "{log}");
+    // Which waits for what it holds up.
+    trial
+        .tell_primary(doc! { "configureFailPoint": "failCommand", "mode": "off" })
+        .await;
+    let ended = |metrics: &Metrics| metrics.count("tidegate_messages_settled_total", &[]);
+    trial
+        .gateway
+        .wait_metrics(20 * SECOND, "all are found stored", |metrics| {
+            ended(metrics) == 20
+        })
+        .await;
+    assert_eq!(trial.stored.row_count().await, 20);
+}

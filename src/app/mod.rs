@@ -289,6 +289,7 @@ async fn start(collections: Collections, parts: Parts, tasks: Tasks) -> anyhow::
     if !collections.make(&tasks.stopping()).await? {
         return Ok(());
     }
+    predecessor_done(&collections, &tasks).await;
     // The first reading already has what the registry says of its device, and is in the feed if a
     // rule of the database wants it, unless the database went away this very moment; then they come
     // as soon as it is back.
@@ -324,6 +325,33 @@ async fn start(collections: Collections, parts: Parts, tasks: Tasks) -> anyhow::
     collections.condition.clear();
     tasks.spawn_service("collections", collections.watch());
     Ok(())
+}
+
+/// Waits until the server is done with inserts that an earlier process of this gateway left behind.
+async fn predecessor_done(collections: &Collections, tasks: &Tasks) {
+    let stopping = tasks.stopping();
+    while !stopping.is_cancelled() {
+        let store = collections.store.clone();
+        let asking = tokio::spawn(async move { store.predecessor_writes().await });
+        match asking.await {
+            Ok(Ok(true)) => {
+                let reason = "the server is still at a write of an earlier process of this gateway";
+                if collections.condition.raise(reason) {
+                    tracing::warn!("Waiting: {reason}");
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            Ok(Ok(false)) => return,
+            Ok(Err(error)) => {
+                tracing::info!(
+                    error = words(&error),
+                    "Cannot ask whether an earlier process still writes; going on"
+                );
+                return;
+            }
+            Err(_) => return,
+        }
+    }
 }
 
 /// The name of a `mongodb+srv` address is looked up when the client is made, and a name server

@@ -7,6 +7,7 @@ use mongodb::bson::doc;
 use mongodb::error::ErrorKind;
 use mongodb::options::{ClientOptions, ReadConcern, ReadPreference, SelectionCriteria};
 
+use super::predecessor::Author;
 use crate::config::MongodbConfig;
 use crate::config::secret::value_or_file;
 
@@ -33,7 +34,8 @@ pub enum ConnectError {
 pub(super) async fn connect(
     config: &MongodbConfig,
     writers: usize,
-) -> Result<Client, ConnectError> {
+    client_id: &str,
+) -> Result<(Client, Author), ConnectError> {
     let file = value_or_file(&None, &config.uri_file).map_err(ConnectError::Secret)?;
     let uri = file.as_ref().unwrap_or(&config.uri).expose();
     let mut options = ClientOptions::parse(uri).await.map_err(|error| {
@@ -43,9 +45,8 @@ pub(super) async fn connect(
             _ => ConnectError::Uri(message),
         }
     })?;
-    options
-        .app_name
-        .get_or_insert_with(|| "tidegate".to_owned());
+    let author = Author::new(options.app_name.as_deref(), client_id);
+    options.app_name = Some(author.name().to_owned());
     options.server_selection_timeout = Some(config.server_selection_timeout.0);
     options.connect_timeout = Some(config.connect_timeout.0);
     // Each writer may have writes to the series, the feed and the dead letters under way; beside
@@ -59,8 +60,9 @@ pub(super) async fn connect(
     options.retry_writes = Some(true);
     // A server that said it is going down is looked at again after as long.
     options.heartbeat_freq = options.heartbeat_freq.or(Some(Duration::from_secs(2)));
-    Client::with_options(options)
-        .map_err(|error| ConnectError::Uri(redact(&error.to_string(), uri)))
+    let client = Client::with_options(options)
+        .map_err(|error| ConnectError::Uri(redact(&error.to_string(), uri)))?;
+    Ok((client, author))
 }
 
 /// Cuts the user information of `uri` out of `text`.

@@ -5,6 +5,7 @@ use mongodb::options::{Acknowledgment, CollectionOptions, WriteConcern};
 use mongodb::{Client, ClientSession, Collection, Database};
 
 use super::client::{ConnectError, connect};
+use super::predecessor::Author;
 use super::series::Series;
 use crate::config::streams::WriteConcernConfig;
 use crate::config::{Config, StreamConfig};
@@ -13,6 +14,7 @@ use crate::config::{Config, StreamConfig};
 #[derive(Clone)]
 pub struct Store {
     client: Client,
+    pub(super) author: Author,
     database: Database,
     names: Names,
 }
@@ -73,10 +75,12 @@ impl Store {
     /// # Errors
     /// Those of [`connect`].
     pub async fn connect(config: &Config) -> Result<Self, ConnectError> {
-        let client = connect(&config.mongodb, config.sink.writers).await?;
+        let writers = config.sink.writers;
+        let (client, author) = connect(&config.mongodb, writers, &config.mqtt.client_id).await?;
         let database = client.database(&config.mongodb.database);
         Ok(Self {
             client,
+            author,
             database,
             names: Names::of(config),
         })

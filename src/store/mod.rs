@@ -17,6 +17,7 @@ mod history;
 mod lease;
 mod ordinary;
 mod outbox;
+mod predecessor;
 mod probe;
 mod provision;
 mod replays;

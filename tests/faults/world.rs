@@ -219,6 +219,13 @@ impl World {
     pub fn kill_gateway(&mut self, number: usize) {
         if self.members[number].gateway.process.exit_status().is_none() {
             self.members[number].gateway.kill();
+            // What no server has seen of a dead process is gone. (A proxy that hands it on after its
+            // successor has looked would double it: nothing can fence that, and README says so.)
+            for wire in &self.members[number].database {
+                if wire.holds() {
+                    wire.drop_all();
+                }
+            }
             self.tally.kills.gateway += 1;
             self.tally.say(format!("  gateway {number} is killed"));
         }

@@ -122,6 +122,11 @@ impl Wire {
         self.down(way);
     }
 
+    /// Whether something on its way to the server may be held.
+    pub fn holds(&self) -> bool {
+        matches!(*self.shared.up.borrow(), Way::Hold(_))
+    }
+
     /// Ends all connections; what was held on them is lost.
     pub fn drop_all(&self) {
         self.shared.dropped.send_modify(|count| *count += 1);
