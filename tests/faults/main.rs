@@ -30,6 +30,9 @@ use support::mongod::Mongod;
 use tally::Tally;
 use world::{Place, Settings, World};
 
+/// What the selection may take before its last world ends.
+const SELECTION: Duration = Duration::from_secs(150);
+
 /// The longest a scenario may take.
 const PATIENCE: Duration = Duration::from_secs(240);
 
@@ -151,7 +154,13 @@ async fn run(arguments: &Arguments, chosen: &[Scenario]) -> ExitCode {
         places.retain(|place| *place != Place::Clock);
     }
     chance.shuffle(&mut places);
-    let end = arguments.time.map(|time| Instant::now() + time);
+    let end = match arguments.time {
+        Some(time) => Some(Instant::now() + time),
+        None => arguments
+            .only
+            .is_empty()
+            .then(|| Instant::now() + SELECTION),
+    };
     let mut reports = Vec::new();
     let mut mongod = None;
     for (number, place) in places.iter().enumerate() {
@@ -162,6 +171,9 @@ async fn run(arguments: &Arguments, chosen: &[Scenario]) -> ExitCode {
             .collect();
         // What is left, by weight: most of it belongs to the main world.
         let until = end.map(|end| {
+            if arguments.time.is_none() {
+                return end;
+            }
             let left = end.saturating_duration_since(Instant::now());
             let weight = |place: &Place| if *place == Place::Main { 5.0 } else { 1.0 };
             let rest: f64 = places[number..].iter().map(weight).sum();
@@ -223,11 +235,20 @@ async fn live(
     until: Option<Instant>,
 ) -> (Option<Report>, Tally, Option<Mongod>) {
     let mut world = World::start(place, servers, arguments.settings, chance, tally).await;
+    let repeats = arguments.time.is_some();
+    let mut left_out = Vec::new();
     let whole = async {
         loop {
             let mut order = scenarios.to_vec();
             world.chance.shuffle(&mut order);
             for scenario in order {
+                if until.is_some_and(|until| Instant::now() > until) && !repeats {
+                    world
+                        .tally
+                        .say(format!("  no time left for {}", scenario.name));
+                    left_out.push(scenario.name);
+                    continue;
+                }
                 let began = Instant::now();
                 world.tally.say(scenario.name);
                 let run = (scenario.run)(&mut world);
@@ -242,11 +263,11 @@ async fn live(
                 let run = world.tally.runs.entry(scenario.name).or_default();
                 run.0 += 1;
                 run.1 += began.elapsed();
-                if until.is_some_and(|until| Instant::now() > until) {
+                if repeats && until.is_some_and(|until| Instant::now() > until) {
                     return;
                 }
             }
-            if until.is_none() {
+            if !repeats {
                 return;
             }
         }
@@ -256,6 +277,13 @@ async fn live(
         world
             .tally
             .violation(format!("a scenario: {}", words(&*panic)));
+    }
+    if !left_out.is_empty() {
+        let note = format!(
+            "no time was left for {}: --only runs them",
+            left_out.join(", ")
+        );
+        world.tally.notes.push(note);
     }
     let judged = AssertUnwindSafe(end::judge(&mut world))
         .catch_unwind()

@@ -81,6 +81,7 @@ struct Fleet {
     flood: VecDeque<&'static str>,
     /// Messages due by the rate.
     budget: f64,
+    generated: Instant,
     paused: bool,
     stopped: bool,
     waiting: BTreeMap<u64, Waiting>,
@@ -119,6 +120,7 @@ async fn publish(order: Order) {
         wave_ends: false,
         flood: VecDeque::new(),
         budget: 0.0,
+        generated: now,
         paused: true,
         stopped: false,
         waiting: BTreeMap::new(),
@@ -288,7 +290,9 @@ impl Fleet {
             self.wave();
         }
         // What could not be sent in time is not made up for.
-        self.budget = (self.budget + self.order.rate * 0.005).min(self.order.rate * 0.2);
+        let passed = now - std::mem::replace(&mut self.generated, now);
+        let due = self.budget + self.order.rate * passed.as_secs_f64();
+        self.budget = due.min(self.order.rate * 0.2);
         while self.budget >= 1.0 && self.waiting.len() < WINDOW {
             self.budget -= 1.0;
             match self.next {

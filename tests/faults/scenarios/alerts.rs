@@ -5,17 +5,16 @@ use crate::support::wire::Way;
 use crate::world::World;
 
 impl World {
-    /// In the middle of a fault: half the time something happens to whoever leads the alerts. Whether it did.
-    pub async fn meanwhile(&mut self) -> bool {
+    /// In the middle of a fault: half the time something happens to whoever leads the alerts; returns who
+    /// that was.
+    pub async fn meanwhile(&mut self) -> Option<usize> {
         if self.chance.bool() {
-            return false;
+            return None;
         }
-        let Some(leader) = self.leader().await else {
-            return false;
-        };
+        let leader = self.leader().await?;
         let process = &mut self.members[leader].gateway.process;
         if process.exit_status().is_some() {
-            return false;
+            return None;
         }
         match self.chance.u8(..3) {
             0 => die(self, leader).await,
@@ -23,7 +22,7 @@ impl World {
             1 if !self.ingest.contains(&leader) => part(self, leader).await,
             _ => sleep(self, leader).await,
         }
-        true
+        Some(leader)
     }
 }
 

@@ -13,7 +13,8 @@ pub async fn kill(world: &mut World) {
     if world.chance.bool() {
         world.moment(500, 3_000).await;
     }
-    let alone = !world.meanwhile().await;
+    let hit = world.meanwhile().await;
+    let alone = hit.is_none_or(|number| number != world.ingest[0]);
     back(world, alone).await;
 }
 
@@ -34,7 +35,8 @@ pub async fn kill_with_a_backlog(world: &mut World) {
 pub async fn term(world: &mut World) {
     world.moment(200, 1_000).await;
     world.stop_broker().await;
-    let alone = !world.meanwhile().await;
+    let hit = world.meanwhile().await;
+    let alone = hit.is_none_or(|number| number != world.ingest[0]);
     back(world, alone).await;
 }
 

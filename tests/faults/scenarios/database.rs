@@ -25,12 +25,13 @@ async fn failed_over(world: &mut World) {
     let there = Instant::now();
     let number = world.ingest[0];
     let name = "tidegate_source_acks_total";
-    let before = world.metric(number, name).await;
+    let mut before = world.metric(number, name).await;
     loop {
         let now = world.metric(number, name).await;
-        if now > before || there.elapsed() > Duration::from_secs(60) {
+        if (before.is_some() && now > before) || there.elapsed() > Duration::from_secs(60) {
             break;
         }
+        before = before.or(now);
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let took = there.elapsed();
