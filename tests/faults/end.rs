@@ -12,9 +12,10 @@ use crate::verdict::Verdict;
 use crate::watch::Seen;
 use crate::world::{Place, World};
 
-/// The most memory a gateway may take: its windows and batches are bounded, whatever happens.
+/// The most memory a gateway may take: its window of 64 MiB, decoded, and batches on their way,
+/// whatever happens. An outage fills the window, whenever it comes.
 pub const MEMORY: u64 = 256 << 20;
-/// How much more than in its first minute.
+/// How much more it may keep in the end than it took in its first minute.
 pub const GROWTH: f64 = 1.5;
 const SLACK: u64 = 32 << 20;
 
@@ -171,11 +172,12 @@ fn watched(world: &mut World, number: usize, seen: &Seen) {
         ));
     }
     let allowed = (seen.warm_memory as f64 * GROWTH) as u64 + SLACK;
-    if seen.most_memory > MEMORY || seen.most_memory > allowed {
+    if seen.most_memory > MEMORY || seen.last_memory > allowed {
         world.tally.violation(format!(
-            "gateway {number}: {} MiB of memory, {} in its first minute",
+            "gateway {number}: {} MiB of memory at the most, {} in its first minute, {} in the end",
             seen.most_memory >> 20,
-            seen.warm_memory >> 20
+            seen.warm_memory >> 20,
+            seen.last_memory >> 20
         ));
     }
 }
