@@ -46,7 +46,13 @@ impl Context<'_> {
             Some(remedy) => self.health.bad(place, &format!("{error}. {remedy}")),
             None => self.health.bad(place, error),
         }
-        tokio::time::sleep(self.backoff.next_pause()).await;
+        let pause = match cause {
+            // The attempt has waited for a server, and would have gone on as soon as there was
+            // one. Nobody ends a pause for it.
+            Cause::NoServer => self.backoff.first_pause(),
+            _ => self.backoff.next_pause(),
+        };
+        tokio::time::sleep(pause).await;
     }
 
     /// Reports a success at `place`.

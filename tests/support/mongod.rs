@@ -9,7 +9,7 @@ use mongodb::bson::{Document, doc};
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
-use super::process::{Process, find_binary, temp_dir};
+use super::process::{Process, find_binary, listening, temp_dir};
 use super::{eventually, free_port};
 
 const SET: &str = "rs0";
@@ -111,6 +111,10 @@ impl Mongod {
             "a primary is elected",
             async || {
                 for (number, node) in self.nodes.iter().enumerate() {
+                    // The driver looks for a dead one much longer.
+                    if !listening(node.port) {
+                        continue;
+                    }
                     let hello = node.admin(doc! { "hello": 1 }).await.ok();
                     if hello.is_some_and(|hello| hello.get_bool("isWritablePrimary") == Ok(true)) {
                         return Some(number);
