@@ -36,6 +36,11 @@ impl Backoff {
         self.next_with(fastrand::f64())
     }
 
+    /// The first pause with a random jitter, whatever came before: for whoever has waited already.
+    pub fn first_pause(&self) -> Duration {
+        self.first.mul_f64(1.0 - fastrand::f64() / 2.0)
+    }
+
     /// Starts over after a success.
     pub fn reset(&mut self) {
         self.attempt = 0;
@@ -52,6 +57,7 @@ mod tests {
         let pauses: Vec<_> = (0..4).map(|_| backoff.next_with(0.0).as_millis()).collect();
         assert_eq!(pauses, [100, 200, 350, 350]);
         assert_eq!(backoff.next_with(1.0).as_millis(), 175);
+        assert!(backoff.first_pause() <= Duration::from_millis(100));
         backoff.reset();
         assert_eq!(backoff.next_with(0.0).as_millis(), 100);
     }

@@ -5,7 +5,7 @@
 //! unclear when it concerns the whole command, and as a refusal when the server names the
 //! document: a dead letter loses nothing and can be replayed, a wrong retry blocks the window.
 
-use mongodb::error::{Error, ErrorKind};
+use mongodb::error::{Error, ErrorKind, WriteFailure};
 
 use crate::store::words;
 
@@ -87,10 +87,20 @@ pub enum Verdict {
 pub struct DocumentError {
     /// Position in the command.
     pub index: usize,
-    /// `None`: transient, write again. Else the server's words for the dead letter.
-    pub refused: Option<String>,
+    /// What becomes of the document.
+    pub fate: Fate,
     /// Refused because a document of that id is there.
     pub there: bool,
+}
+
+/// What becomes of a document that the server named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fate {
+    /// It is written again, once it is known not to be there: a router names documents also where
+    /// it did not hear what became of them.
+    Again(Cause),
+    /// It will never be taken: the server's words for the dead letter.
+    Refused(String),
 }
 
 /// The server's code for an id that exists.
@@ -107,6 +117,24 @@ pub fn all_there(error: &Error) -> bool {
     }
 }
 
+/// The name of what made `error`, whatever else it says.
+pub fn cause(error: &Error) -> Cause {
+    match classify(error) {
+        Verdict::NotWritten(cause) | Verdict::Unclear(cause) => cause,
+        Verdict::ByDocument { failed, .. } => first_cause(&failed),
+        Verdict::Divide(_) => Cause::Other,
+    }
+}
+
+/// That of the first document to be written again.
+pub fn first_cause(failed: &[DocumentError]) -> Cause {
+    let again = |failed: &DocumentError| match failed.fate {
+        Fate::Again(cause) => Some(cause),
+        Fate::Refused(_) => None,
+    };
+    failed.iter().find_map(again).unwrap_or(Cause::Other)
+}
+
 /// The verdict on `error`.
 pub fn classify(error: &Error) -> Verdict {
     match error.kind.as_ref() {
@@ -117,9 +145,13 @@ pub fn classify(error: &Error) -> Verdict {
                         .iter()
                         .map(|e| DocumentError {
                             index: e.index,
-                            refused: transient(e.code)
-                                .is_none()
-                                .then(|| format!("MongoDB error {}: {}", e.code, e.message)),
+                            fate: match transient(e.code) {
+                                Some(cause) => Fate::Again(cause),
+                                None => Fate::Refused(format!(
+                                    "MongoDB error {}: {}",
+                                    e.code, e.message
+                                )),
+                            },
                             there: e.code == DUPLICATE_KEY,
                         })
                         .collect();
@@ -131,6 +163,13 @@ pub fn classify(error: &Error) -> Verdict {
                 (_, Some(_)) => Verdict::Unclear(Cause::WriteConcern),
                 _ => Verdict::Unclear(Cause::Other),
             }
+        }
+        // Of a write of one document, such as the probe.
+        ErrorKind::Write(WriteFailure::WriteConcernError(_)) => {
+            Verdict::Unclear(Cause::WriteConcern)
+        }
+        ErrorKind::Write(WriteFailure::WriteError(error)) => {
+            Verdict::Unclear(transient(error.code).unwrap_or(Cause::Other))
         }
         ErrorKind::ServerSelection { .. } | ErrorKind::DnsResolve { .. } => {
             Verdict::NotWritten(Cause::NoServer)
@@ -165,15 +204,15 @@ fn by_command_code(code: i32, message: &str) -> Verdict {
 /// The cause, if the code says that the same write may succeed later.
 fn transient(code: i32) -> Option<Cause> {
     match code {
-        // HostUnreachable, HostNotFound, NetworkTimeout, SocketException.
-        6 | 7 | 89 | 9001 => Some(Cause::Network),
+        // HostUnreachable, HostNotFound, NetworkTimeout, SocketException,
+        // NetworkInterfaceExceededTimeLimit.
+        6 | 7 | 89 | 9001 | 202 => Some(Cause::Network),
         // ShutdownInProgress, PrimarySteppedDown, NotWritablePrimary, InterruptedAtShutdown,
         // InterruptedDueToReplStateChange, NotPrimaryNoSecondaryOk, NotPrimaryOrSecondary,
         // and for routers StaleShardVersion, StaleEpoch, StaleConfig, StaleDbVersion,
-        // ShardCannotRefreshDueToLocksHeld, FailedToSatisfyReadPreference.
-        91 | 189 | 10107 | 11600 | 11602 | 13435 | 13436 | 63 | 150 | 13388 | 249 | 334 | 133 => {
-            Some(Cause::Failover)
-        }
+        // ShardCannotRefreshDueToLocksHeld, FailedToSatisfyReadPreference, NoProgressMade.
+        91 | 189 | 10107 | 11600 | 11602 | 13435 | 13436 | 63 | 150 | 13388 | 249 | 334 | 133
+        | 82 => Some(Cause::Failover),
         // WriteConcernFailed, UnsatisfiableWriteConcern, UnknownReplWriteConcern.
         64 | 100 | 79 => Some(Cause::WriteConcern),
         // ExceededTimeLimit, MaxTimeMSExpired, LockTimeout, LockBusy, WriteConflict,
@@ -188,47 +227,99 @@ fn transient(code: i32) -> Option<Cause> {
 
 #[cfg(test)]
 mod tests {
+    use mongodb::bson::{doc, from_document};
+    use mongodb::error::InsertManyError;
+
     use super::*;
 
+    /// Every code that is in a row, by what it says of an insert that it ended.
+    const ROWS: [(Cause, &[i32]); 5] = [
+        (Cause::Network, &[6, 7, 89, 9001, 202]),
+        (
+            Cause::Failover,
+            &[
+                91, 189, 10107, 11600, 11602, 13435, 13436, 63, 150, 13388, 249, 334, 133, 82,
+            ],
+        ),
+        (Cause::WriteConcern, &[64, 100, 79]),
+        (
+            Cause::Overload,
+            &[262, 50, 24, 46, 112, 14031, 11601, 365, 312, 146],
+        ),
+        (Cause::Other, &[1, 8, 11000, 424_242]),
+    ];
+
     #[test]
-    fn the_table() {
-        for (code, expected) in [
-            (13, Verdict::NotWritten(Cause::Unauthorized)),
-            (11600, Verdict::Unclear(Cause::Failover)),
-            (10107, Verdict::Unclear(Cause::Failover)),
-            (64, Verdict::Unclear(Cause::WriteConcern)),
-            (14031, Verdict::Unclear(Cause::Overload)),
-            (999_999, Verdict::Unclear(Cause::Other)),
-        ] {
+    fn a_command_that_failed_may_have_been_carried_out_unless_its_code_says_otherwise() {
+        for (cause, codes) in ROWS {
+            for code in codes {
+                assert_eq!(
+                    by_command_code(*code, "m"),
+                    Verdict::Unclear(cause),
+                    "{code}"
+                );
+            }
+        }
+        for code in [13, 18, 8000] {
+            let expected = Verdict::NotWritten(Cause::Unauthorized);
             assert_eq!(by_command_code(code, "m"), expected, "{code}");
         }
-        assert!(
-            matches!(by_command_code(10334, "big"), Verdict::Divide(text) if text.contains("10334"))
-        );
+        for code in [10334, 22, 9, 14, 2, 121] {
+            let expected = Verdict::Divide(format!("MongoDB error {code}: m"));
+            assert_eq!(by_command_code(code, "m"), expected, "{code}");
+        }
+    }
+
+    /// An error of the driver's as it makes it of an answer that names the first document.
+    fn of_document(code: i32, confirmed: bool) -> Error {
+        let mut answer = doc! {
+            "writeErrors": [{ "index": 0, "code": code, "errmsg": "m" }],
+            "writeConcernError": null,
+        };
+        if !confirmed {
+            let concern = doc! { "code": 64, "errmsg": "timed out" };
+            answer.insert("writeConcernError", concern);
+        }
+        let error: InsertManyError = from_document(answer).unwrap();
+        ErrorKind::InsertMany(error).into()
     }
 
     #[test]
-    fn a_document_error_is_a_refusal_unless_its_code_is_known_to_pass() {
-        for (cause, codes) in [
-            (Some(Cause::Network), &[6, 7, 89, 9001][..]),
-            (
-                Some(Cause::Failover),
-                &[
-                    91, 189, 10107, 11600, 11602, 13435, 13436, 63, 150, 13388, 249, 334, 133,
-                ],
-            ),
-            (Some(Cause::WriteConcern), &[64, 100, 79]),
-            (
-                Some(Cause::Overload),
-                &[262, 50, 24, 46, 112, 14031, 11601, 365, 312, 146],
-            ),
-            (Some(Cause::Unauthorized), &[13]),
-            (None, &[121, 11000, 424_242]),
-        ] {
-            for code in codes {
-                assert_eq!(transient(*code), cause, "{code}");
+    fn a_document_is_refused_unless_the_code_is_known_to_pass() {
+        let passing = [(Cause::Unauthorized, &[13][..])];
+        let rows = ROWS.into_iter().chain(passing);
+        for (cause, code) in rows.flat_map(|(cause, codes)| codes.iter().map(move |c| (cause, *c)))
+        {
+            for confirmed in [true, false] {
+                let fate = match cause {
+                    Cause::Other => Fate::Refused(format!("MongoDB error {code}: m")),
+                    _ => Fate::Again(cause),
+                };
+                let failed = vec![DocumentError {
+                    index: 0,
+                    fate,
+                    there: code == DUPLICATE_KEY,
+                }];
+                let error = of_document(code, confirmed);
+                let expected = Verdict::ByDocument {
+                    failed,
+                    unconfirmed: !confirmed,
+                };
+                assert_eq!(classify(&error), expected, "{code}");
+                assert_eq!(super::cause(&error), cause, "{code}");
             }
         }
+        for code in [121, 2, 18, 8000] {
+            let error = of_document(code, true);
+            assert!(
+                matches!(classify(&error), Verdict::ByDocument { failed, .. }
+                    if matches!(failed[0].fate, Fate::Refused(_))),
+                "{code}"
+            );
+        }
+        assert!(all_there(&of_document(DUPLICATE_KEY, true)));
+        assert!(!all_there(&of_document(DUPLICATE_KEY, false)));
+        assert!(!all_there(&of_document(112, true)));
     }
 
     #[test]

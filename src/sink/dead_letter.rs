@@ -8,7 +8,7 @@ use mongodb::bson::RawDocumentBuf;
 
 use super::batch::Letter;
 use super::call::answer;
-use super::classify::{Cause, Verdict, all_there, classify};
+use super::classify::{all_there, cause};
 use super::insert::Context;
 use crate::store::words;
 
@@ -45,11 +45,7 @@ async fn write_some(letters: Vec<Letter>, context: &mut Context<'_>) {
             Ok(_) => break,
             Err(error) if all_there(&error) => break,
             Err(error) => {
-                let cause = match classify(&error) {
-                    Verdict::NotWritten(cause) | Verdict::Unclear(cause) => cause,
-                    Verdict::ByDocument { .. } | Verdict::Divide(_) => Cause::Other,
-                };
-                context.pause(&place, cause, &words(&error)).await;
+                context.pause(&place, cause(&error), &words(&error)).await;
             }
         }
     }

@@ -11,7 +11,7 @@ use mongodb::bson::RawDocumentBuf;
 
 use super::batch::Group;
 use super::call::answer;
-use super::classify::{Cause, Verdict, all_there, classify};
+use super::classify::{DocumentError, Fate, Verdict, all_there, cause, classify};
 use super::insert::Context;
 use crate::config::{FeedConfig, FeedMode};
 use crate::model::{Receipt, Selection};
@@ -105,32 +105,27 @@ pub async fn write_feed(pending: Pending, mut context: Context<'_>) {
             Err(error) if all_there(&error) => break,
             Err(error) => error,
         };
-        let cause = match classify(&error) {
-            Verdict::NotWritten(cause) | Verdict::Unclear(cause) => cause,
-            Verdict::Divide(_) => Cause::Other,
-            Verdict::ByDocument { failed, .. } => {
-                // The server will never take those it refuses. Their readings are in the series or
-                // the dead letters; waiting for them here would stop the lane.
-                let lost = failed.iter().filter(|f| f.refused.is_some() && !f.there);
-                let lost: Vec<_> = lost.map(|failed| failed.index).collect();
-                if !lost.is_empty() {
-                    context.metrics.feed_refused.inc_by(lost.len() as u64);
-                    tracing::error!(
-                        documents = lost.len(),
-                        error = words(&error),
-                        "MongoDB refuses documents of the feed: rules do not see their readings"
-                    );
-                    let kept = documents.iter().enumerate();
-                    let kept = kept.filter(|(index, _)| !lost.contains(index));
-                    documents = kept.map(|(_, document)| document.clone()).collect();
-                    if documents.is_empty() {
-                        break;
-                    }
+        if let Verdict::ByDocument { failed, .. } = classify(&error) {
+            // The server will never take those it refuses. Their readings are in the series or
+            // the dead letters; waiting for them here would stop the lane.
+            let refused = |f: &&DocumentError| matches!(f.fate, Fate::Refused(_)) && !f.there;
+            let lost: Vec<_> = failed.iter().filter(refused).map(|f| f.index).collect();
+            if !lost.is_empty() {
+                context.metrics.feed_refused.inc_by(lost.len() as u64);
+                tracing::error!(
+                    documents = lost.len(),
+                    error = words(&error),
+                    "MongoDB refuses documents of the feed: rules do not see their readings"
+                );
+                let kept = documents.iter().enumerate();
+                let kept = kept.filter(|(index, _)| !lost.contains(index));
+                documents = kept.map(|(_, document)| document.clone()).collect();
+                if documents.is_empty() {
+                    break;
                 }
-                Cause::Other
             }
-        };
-        context.pause(&place, cause, &words(&error)).await;
+        }
+        context.pause(&place, cause(&error), &words(&error)).await;
     }
     context.succeeded(&place);
     context.metrics.fed.inc_by(pending.readings as u64);

@@ -9,7 +9,7 @@ use mongodb::error::Error;
 
 use super::batch::{Entry, Group, Letter};
 use super::call::answer;
-use super::classify::{Cause, Verdict, classify};
+use super::classify::{Cause, Verdict, cause, classify, first_cause};
 use super::health::Health;
 use super::metrics::SinkMetrics;
 use super::part::{LookUp, Part, Refused};
@@ -46,7 +46,13 @@ impl Context<'_> {
             Some(remedy) => self.health.bad(place, &format!("{error}. {remedy}")),
             None => self.health.bad(place, error),
         }
-        tokio::time::sleep(self.backoff.next_pause()).await;
+        let pause = match cause {
+            // The attempt has waited for a server, and would have gone on as soon as there was
+            // one. Nobody ends a pause for it.
+            Cause::NoServer => self.backoff.first_pause(),
+            _ => self.backoff.next_pause(),
+        };
+        tokio::time::sleep(pause).await;
     }
 
     /// Reports a success at `place`.
@@ -126,7 +132,7 @@ impl Writing<'_> {
                 Ok(greatest) => {
                     return lock(self.context.suspects).learned(group, &strangers, &greatest);
                 }
-                Err(error) => self.pause(Cause::Other, &error).await,
+                Err(error) => self.pause(cause(&error), &error).await,
             }
         }
     }
@@ -158,6 +164,7 @@ impl Writing<'_> {
                 failed,
                 unconfirmed,
             } => {
+                let cause = first_cause(&failed);
                 let judged = part.judged(failed);
                 let mut rest = Vec::new();
                 if unconfirmed && !judged.written.entries.is_empty() {
@@ -169,7 +176,7 @@ impl Writing<'_> {
                     self.stored(judged.written);
                 }
                 if !judged.again.entries.is_empty() {
-                    self.pause(Cause::Overload, &error).await;
+                    self.pause(cause, &error).await;
                     rest.push(judged.again);
                 }
                 rest.extend(self.refused(judged.refused));
@@ -214,8 +221,8 @@ impl Writing<'_> {
     /// A command with one document in it was refused: because of the document, if a command
     /// without it is taken under the same terms; else because of the terms.
     async fn refused_command(&mut self, part: Part, words: &str, error: &Error) -> Vec<Part> {
-        if self.confirmed().await.is_err() {
-            self.pause(Cause::Other, error).await;
+        if let Err(unconfirmed) = self.confirmed().await {
+            self.pause(cause(&unconfirmed), error).await;
             return vec![part];
         }
         for entry in part.entries {
@@ -236,7 +243,7 @@ impl Writing<'_> {
         if part.look_up == LookUp::Written
             && let Err(error) = self.confirmed().await
         {
-            self.pause(Cause::Other, &error).await;
+            self.pause(cause(&error), &error).await;
             return vec![part];
         }
         self.context.metrics.look_ups.inc();
@@ -270,7 +277,7 @@ impl Writing<'_> {
         let found = match found {
             Ok(found) => found,
             Err(error) => {
-                self.pause(Cause::Other, &error).await;
+                self.pause(cause(&error), &error).await;
                 return vec![part];
             }
         };

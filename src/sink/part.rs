@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mongodb::bson::RawDocumentBuf;
 
 use super::batch::{Entry, Group};
-use super::classify::DocumentError;
+use super::classify::{DocumentError, Fate};
 use crate::model::{DeviceId, Outcome, Timestamp};
 
 /// What has to be found out before the next attempt.
@@ -121,20 +121,20 @@ impl Part {
     /// By the server's verdict.
     pub fn judged(self, failed: Vec<DocumentError>) -> Judged {
         let (mut again, mut refused, mut written) = (Vec::new(), Vec::new(), Vec::new());
-        let mut errors: HashMap<usize, Option<String>> = failed
+        let mut errors: HashMap<usize, Fate> = failed
             .into_iter()
-            .map(|error| (error.index, error.refused))
+            .map(|error| (error.index, error.fate))
             .collect();
         let pairs = self.entries.into_iter().zip(self.documents.iter().cloned());
         for (index, (entry, document)) in pairs.enumerate() {
             match errors.remove(&index) {
                 None => written.push((entry, document)),
-                Some(None) => again.push((entry, document)),
-                Some(Some(words)) => refused.push((entry, document, words)),
+                Some(Fate::Again(_)) => again.push((entry, document)),
+                Some(Fate::Refused(words)) => refused.push((entry, document, words)),
             }
         }
         Judged {
-            again: Part::new(again, LookUp::No),
+            again: Part::new(again, LookUp::Written),
             refused,
             written: Part::new(written, LookUp::No),
         }

@@ -9,7 +9,7 @@ use mongodb::bson::{Document, doc};
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
-use super::process::{Process, find_binary, temp_dir};
+use super::process::{Process, find_binary, listening, temp_dir};
 use super::{eventually, free_port};
 
 const SET: &str = "rs0";
@@ -111,6 +111,10 @@ impl Mongod {
             "a primary is elected",
             async || {
                 for (number, node) in self.nodes.iter().enumerate() {
+                    // The driver looks for a dead one much longer.
+                    if !listening(node.port) {
+                        continue;
+                    }
                     let hello = node.admin(doc! { "hello": 1 }).await.ok();
                     if hello.is_some_and(|hello| hello.get_bool("isWritablePrimary") == Ok(true)) {
                         return Some(number);
@@ -120,6 +124,23 @@ impl Mongod {
             },
         )
         .await
+    }
+
+    /// From now on a primary that is not heard of, or hears of no majority, is given this long. A test that is not about
+    /// elections gives it a long time, so that a busy machine does not cause one.
+    pub async fn elect_after(&self, patience: Duration) {
+        let node = &self.nodes[self.primary().await];
+        let answer = node.admin(doc! { "replSetGetConfig": 1 }).await;
+        let answer = answer.expect("a primary knows its configuration");
+        let mut config = answer.get_document("config").cloned().expect("a document");
+        let version = config.get_i32("version").expect("a number");
+        config.insert("version", version + 1);
+        let settings = config.get_document_mut("settings").expect("ours");
+        let patience = i32::try_from(patience.as_millis()).expect("minutes at most");
+        settings.insert("electionTimeoutMillis", patience);
+        node.admin(doc! { "replSetReconfig": config })
+            .await
+            .expect("a primary takes a configuration");
     }
 
     /// Waits until there is a primary and every other member is a secondary.
