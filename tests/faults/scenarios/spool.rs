@@ -57,6 +57,7 @@ pub async fn kill_while_it_drains(world: &mut World) {
     for _ in 0..2 {
         world.moment(50, 700).await;
         world.kill_gateway(number);
+        world.meanwhile().await;
         world.start_gateway(number);
         world.flows().await;
     }
@@ -78,6 +79,7 @@ pub async fn disk_full(world: &mut World) {
         .status();
     world.tally.say("  the disk under the spool is full");
     world.moment(2_000, 5_000).await;
+    world.meanwhile().await;
     if world.chance.bool() {
         world.kill_gateway(number);
         world.moment(100, 500).await;
