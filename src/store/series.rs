@@ -17,6 +17,10 @@ const DEVICES_PER_QUERY: usize = 2_000;
 /// Alternatives in one query: the server tries each on every row of the buckets it opens.
 const GATHERED_PER_QUERY: usize = 16;
 
+/// Distinct times that a filter names; the server makes conditions on buckets of each, and with
+/// thousands of them it does not come to an end. Beyond, everything in the range is read.
+const TIMES_PER_QUERY: usize = 32;
+
 /// Times that are near each other: what lies within an hour is in few buckets.
 const NEAR: i64 = 3_600_000;
 
@@ -225,12 +229,12 @@ fn gather(by_device: BTreeMap<&str, Vec<i64>>) -> Vec<Document> {
         let date = |millis: i64| Bson::DateTime(DateTime::from_millis(millis));
         let first = date(times.first().copied().unwrap_or_default());
         let last = date(times.last().copied().unwrap_or_default());
-        let times: Vec<Bson> = times.into_iter().map(date).collect();
-        doc! {
-            device_path(): { "$in": devices },
-            // The range is what finds the buckets.
-            names::TIMESTAMP: { "$gte": first, "$lte": last, "$in": times },
+        // The range is what finds the buckets.
+        let mut range = doc! { "$gte": first, "$lte": last };
+        if times.len() <= TIMES_PER_QUERY {
+            range.insert("$in", times.into_iter().map(date).collect::<Vec<_>>());
         }
+        doc! { device_path(): { "$in": devices }, names::TIMESTAMP: range }
     };
     gathered.into_iter().map(filter).collect()
 }
