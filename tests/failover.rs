@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use mongodb::bson::{Document, doc};
 
+use support::eventually;
 use support::gateway::{Gateway, Metrics};
 use support::mongod::Mongod;
 use support::mosquitto::Mosquitto;
@@ -230,12 +231,13 @@ async fn what_a_killed_gateway_left_at_the_server_is_waited_for() {
         .fail(doc! { "blockConnection": true, "blockTimeMS": 6_000 })
         .await;
     trial.publish().await;
-    trial
-        .gateway
-        .wait_metrics(20 * SECOND, "all are on their way", |metrics| {
-            metrics.count("tidegate_messages_in_flight", &[]) == 20
-        })
-        .await;
+    let primary = trial.mongod.primary().await;
+    eventually(20 * SECOND, "the server has an insert", async || {
+        let inserts = doc! { "currentOp": 1, "command.insert": "readings" };
+        let answer = trial.mongod.nodes[primary].admin(inserts).await.ok()?;
+        (!answer.get_array("inprog").ok()?.is_empty()).then_some(())
+    })
+    .await;
     trial.gateway.restart();
     trial.gateway.wait_ready().await;
     let log = trial.gateway.process.log();
