@@ -17,7 +17,9 @@ pub fn small_disk(folder: &Path, tally: &mut Tally) -> Option<PathBuf> {
         .arg(&disk)
         .output()
         .is_ok_and(|output| output.status.success());
-    if !mounted {
+    if mounted {
+        crate::support::process::unmount_at_end(&disk);
+    } else {
         tally
             .say("  no small disk can be mounted here (it takes root): the disk does not run full");
         tally
