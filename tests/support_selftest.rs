@@ -8,12 +8,16 @@ use mongodb::bson::{Document, doc};
 use rumqttc::v5::{self, mqttbytes::QoS as QoS5};
 use rumqttc::{AsyncClient, Event, MqttOptions, Packet, QoS};
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
 use support::gateway::Metrics;
 use support::mongod::Mongod;
 use support::mosquitto::Mosquitto;
 use support::packets::{self, Publish, Received};
 use support::publisher::{Message, publish_all, publish_messages};
 use support::scripted_broker::ScriptedBroker;
+use support::wire::{Way, Wire};
 use support::{eventually, unique};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -396,4 +400,97 @@ fn metrics_are_summed_over_the_labels_left_open() {
     );
     assert_eq!(metrics.count("settled_total", &[]), 12);
     assert!(std::panic::catch_unwind(|| metrics.count("misspelt_total", &[])).is_err());
+}
+
+// --- the wire -----------------------------------------------------------------------------------------------------
+
+/// Says everything back.
+async fn echo() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let (mut from, mut to) = stream.split();
+                let _ = tokio::io::copy(&mut from, &mut to).await;
+            });
+        }
+    });
+    port
+}
+
+/// What comes back within a moment: text, nothing (`None`), or the end of the connection.
+async fn hears(stream: &mut TcpStream) -> Option<String> {
+    let mut buffer = [0; 100];
+    let read = stream.read(&mut buffer);
+    let read = tokio::time::timeout(Duration::from_millis(300), read).await;
+    let read = read.ok()?.unwrap_or(0);
+    Some(String::from_utf8_lossy(&buffer[..read]).into_owned())
+}
+
+#[tokio::test]
+async fn a_wire_holds_what_it_is_told_to_in_the_direction_it_is_told() {
+    let wire = Wire::start(echo().await).await;
+    let mut client = TcpStream::connect(("127.0.0.1", wire.port()))
+        .await
+        .unwrap();
+    let some = |text: &str| Some(text.to_owned());
+    client.write_all(b"one").await.unwrap();
+    assert_eq!(hears(&mut client).await, some("one"));
+
+    for way in [Wire::up, Wire::down] {
+        way(&wire, Way::Stall);
+        client.write_all(b"late").await.unwrap();
+        assert_eq!(hears(&mut client).await, None);
+        way(&wire, Way::Pass);
+        assert_eq!(hears(&mut client).await, some("late"));
+    }
+
+    // A question that is marked waits itself, or its answer does.
+    for way in [Wire::up, Wire::down] {
+        let before = wire.held();
+        way(&wire, Way::Hold(b"mark".to_vec()));
+        client.write_all(b"passes").await.unwrap();
+        assert_eq!(hears(&mut client).await, some("passes"));
+        client.write_all(b"a mark").await.unwrap();
+        assert_eq!(hears(&mut client).await, None);
+        assert_eq!(wire.held(), before + 1);
+        way(&wire, Way::Pass);
+        assert_eq!(hears(&mut client).await, some("a mark"));
+    }
+
+    // Of the two turns only the first is saved.
+    wire.down(Way::UntilSaved);
+    client.write_all(b"saved").await.unwrap();
+    assert_eq!(hears(&mut client).await, None);
+    let turn = wire.next_turn();
+    wire.saved(turn);
+    assert_eq!(hears(&mut client).await, some("saved"));
+    client.write_all(b"unsaved").await.unwrap();
+    assert_eq!(hears(&mut client).await, None);
+    wire.saved(turn);
+    assert_eq!(hears(&mut client).await, None);
+    wire.drop_all();
+    assert_eq!(hears(&mut client).await, some(""));
+}
+
+#[tokio::test]
+async fn wires_before_servers_stand_for_them() {
+    let (first, second) = (echo().await, echo().await);
+    let wires = Wire::start_before(&[first, second]).await;
+    let mut client = TcpStream::connect(("127.0.0.1", wires[0].port()))
+        .await
+        .unwrap();
+    // In two pieces, the second of which begins within a name.
+    let text = format!("me 127.0.0.1:{first}, other 127.0.0.1:{second}.");
+    let (one, other) = text.split_at(text.len() - 8);
+    client.write_all(one.as_bytes()).await.unwrap();
+    let mut heard = hears(&mut client).await.unwrap();
+    client.write_all(other.as_bytes()).await.unwrap();
+    heard += &hears(&mut client).await.unwrap();
+    let (one, other) = (wires[0].port(), wires[1].port());
+    assert_eq!(
+        heard,
+        format!("me 127.0.0.1:{one}, other 127.0.0.1:{other}.")
+    );
 }

@@ -57,8 +57,9 @@ fn arguments() -> Arguments {
         list: false,
         logs: None,
         settings: Settings {
-            rate: 2_000,
+            rate: if cfg!(debug_assertions) { 2_000 } else { 2_500 },
             devices: 200,
+            patient: false,
         },
     };
     let mut words = std::env::args().skip(1);
@@ -90,6 +91,7 @@ fn arguments() -> Arguments {
             _ => found.only.push(name),
         }
     }
+    found.settings.patient = found.time.is_some() || !found.only.is_empty();
     found
 }
 
@@ -197,7 +199,9 @@ async fn run(arguments: &Arguments, chosen: &[Scenario]) -> ExitCode {
         ),
         (&tally.broker, table::BROKER, "broker back to subscribed"),
     ] {
-        if let Some(most) = times.iter().max().filter(|most| **most > bar) {
+        // The selection runs wherever tests do, with whatever else is going on there.
+        let slack = if arguments.time.is_some() { 1 } else { 3 };
+        if let Some(most) = times.iter().max().filter(|most| **most > slack * bar) {
             let text = format!("{what}: {most:.1?}, the bar is {bar:?}");
             tally.violations.push(text);
         }

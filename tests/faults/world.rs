@@ -74,6 +74,7 @@ pub struct World {
     /// Between the publisher and the broker.
     pub devices: Arc<Wire>,
     pub receiver: Receiver,
+    pub settings: Settings,
     pub chance: fastrand::Rng,
     pub tally: Tally,
     pub folder: TempDir,
@@ -87,6 +88,8 @@ pub struct World {
 pub struct Settings {
     pub rate: u32,
     pub devices: usize,
+    /// Faults may last as long as it takes.
+    pub patient: bool,
 }
 
 impl World {
@@ -192,6 +195,7 @@ impl World {
             load,
             devices,
             receiver,
+            settings,
             chance,
             tally,
             folder,

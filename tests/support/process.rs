@@ -42,6 +42,11 @@ pub fn temp_dir(name: &str) -> TempDir {
     dir
 }
 
+/// Undoes this mount when the test process ends, before the folders are removed.
+pub fn unmount_at_end(path: &Path) {
+    reap(&format!("mount {}", path.display()));
+}
+
 /// The binary named by an environment variable, or found in PATH, the system's sbin or the cache of `deploy/`.
 pub fn find_binary(variable: &str, name: &str) -> PathBuf {
     if let Some(named) = std::env::var_os(variable) {

@@ -25,10 +25,12 @@ pub async fn kill_with_a_backlog(world: &mut World) {
     world.moment(2_000, 4_000).await;
     world.kill_broker();
     world.moment(100, 1_000).await;
+    let hit = world.meanwhile().await;
     for wire in &world.members[number].database {
         wire.both(Way::Pass);
     }
-    back(world, true).await;
+    let alone = hit.is_none_or(|hit| hit != world.ingest[0]);
+    back(world, alone).await;
 }
 
 /// In good order.
@@ -46,6 +48,8 @@ pub async fn forgets(world: &mut World) {
     let number = world.some_member();
     world.load.quiet().await;
     let before = taken(world, number, 0.0).await;
+    let name = "tidegate_source_sessions_lost_total";
+    let lost = world.metric(number, name).await;
     hold(world, number);
     world.load.resume().await;
     world.moment(200, 500).await;
@@ -80,6 +84,11 @@ pub async fn forgets(world: &mut World) {
         }
         world.flows().await;
     }
+    if world.metric(number, name).await <= lost {
+        world.complain(number, "did not notice that its session was gone");
+    }
+    world.meanwhile().await;
+    world.flows().await;
 }
 
 /// Waits until the gateway has no more un-acknowledged messages than this and gets no more, and returns how many: below its

@@ -54,6 +54,7 @@ async fn jump(world: &mut World, seconds: i64) {
         .tally
         .say(format!("  the gateway's clock jumps by {seconds} s"));
     world.moment(2_000, 4_000).await;
+    world.meanwhile().await;
     world.flows().await;
     if world.chance.bool() {
         let number = world.ingest[0];

@@ -11,15 +11,16 @@ pub async fn primary_kill(world: &mut World) {
     let primary = world.mongod.primary().await;
     world.moment(0, 1_000).await;
     world.kill_node(primary);
-    failed_over(world).await;
+    failed_over(world, true).await;
     world.meanwhile().await;
     world.mongod.nodes[primary].restart().await;
     world.mongod.wait_until_in_step().await;
     world.flows().await;
 }
 
-/// Waits for a new primary, and measures from then to the first new acknowledgement.
-async fn failed_over(world: &mut World) {
+/// Waits for a new primary, and measures from then to the first new acknowledgement, which counts if nothing else was done to the
+/// gateway.
+async fn failed_over(world: &mut World, alone: bool) {
     let from = Instant::now();
     let primary = world.mongod.primary().await;
     let there = Instant::now();
@@ -35,7 +36,9 @@ async fn failed_over(world: &mut World) {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let took = there.elapsed();
-    world.tally.primary.push(took);
+    if alone {
+        world.tally.primary.push(took);
+    }
     world.tally.say(format!(
         "  mongod {primary} is primary after {:.1} s, the first acknowledgement {:.2} s later",
         (there - from).as_secs_f64(),
@@ -51,7 +54,8 @@ pub async fn step_down(world: &mut World) {
         // The answer may go with the connection.
         let _ = world.mongod.nodes[primary].admin(down).await;
         world.tally.say(format!("  mongod {primary} steps down"));
-        world.mongod.primary().await;
+        failed_over(world, true).await;
+        world.meanwhile().await;
         world.flows().await;
         world.mongod.wait_until_in_step().await;
     }
@@ -78,11 +82,12 @@ pub async fn majority_lost(world: &mut World) {
         world.moment(0, 300).await;
     }
     world.moment(4_000, 9_000).await;
-    world.meanwhile().await;
+    let hit = world.meanwhile().await;
     for number in gone {
         world.mongod.nodes[number].restart().await;
         world.tally.say(format!("  mongod {number} is back"));
     }
+    failed_over(world, hit.is_none_or(|hit| hit != world.ingest[0])).await;
     world.mongod.wait_until_in_step().await;
     world.flows().await;
 }
@@ -116,6 +121,7 @@ pub async fn slow(world: &mut World) {
         .tally
         .say(format!("  MongoDB is slow for gateway {number}"));
     world.moment(3_000, 6_000).await;
+    world.meanwhile().await;
     if world.chance.bool() {
         world.kill_gateway(number);
         world.start_gateway(number);

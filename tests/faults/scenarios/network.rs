@@ -27,12 +27,13 @@ fn half(world: &mut World) -> Direction {
     }
 }
 
-/// Shorter than anybody's patience or longer: half again the keep-alive of 5 s, or twice it.
+/// Shorter than anybody's patience or longer: half again the keep-alive of 5 s, or what MongoDB's driver takes to give up.
 async fn wait(world: &mut World) {
-    if world.chance.bool() {
-        world.moment(1_000, 3_000).await;
-    } else {
-        world.moment(8_000, 12_000).await;
+    let longest = if world.settings.patient { 5 } else { 4 };
+    match world.chance.u8(..longest) {
+        0 | 1 => world.moment(1_000, 3_000).await,
+        2 | 3 => world.moment(8_000, 12_000).await,
+        _ => world.moment(20_000, 26_000).await,
     }
 }
 
@@ -86,6 +87,7 @@ async fn from_mongodb(world: &mut World, direction: Direction) {
         word(direction)
     ));
     wait(world).await;
+    world.meanwhile().await;
     let drops = world.chance.bool();
     for wire in &world.members[number].database {
         if drops {
@@ -106,6 +108,7 @@ pub async fn cut_from_the_devices(world: &mut World) {
     let direction = half(world);
     cut(&world.devices, direction);
     world.moment(1_000, 3_000).await;
+    world.meanwhile().await;
     world.devices.drop_all();
     world.devices.up(Way::Pass);
     world.devices.down(Way::UntilSaved);

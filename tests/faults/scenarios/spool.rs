@@ -17,7 +17,9 @@ pub fn small_disk(folder: &Path, tally: &mut Tally) -> Option<PathBuf> {
         .arg(&disk)
         .output()
         .is_ok_and(|output| output.status.success());
-    if !mounted {
+    if mounted {
+        crate::support::process::unmount_at_end(&disk);
+    } else {
         tally
             .say("  no small disk can be mounted here (it takes root): the disk does not run full");
         tally
@@ -57,6 +59,7 @@ pub async fn kill_while_it_drains(world: &mut World) {
     for _ in 0..2 {
         world.moment(50, 700).await;
         world.kill_gateway(number);
+        world.meanwhile().await;
         world.start_gateway(number);
         world.flows().await;
     }
@@ -78,6 +81,7 @@ pub async fn disk_full(world: &mut World) {
         .status();
     world.tally.say("  the disk under the spool is full");
     world.moment(2_000, 5_000).await;
+    world.meanwhile().await;
     if world.chance.bool() {
         world.kill_gateway(number);
         world.moment(100, 500).await;
