@@ -335,7 +335,7 @@ async fn predecessor_done(collections: &Collections, tasks: &Tasks) {
         let asking = tokio::spawn(async move { store.predecessor_writes().await });
         match asking.await {
             Ok(Ok(true)) => {
-                let reason = "the server is still at a write of an earlier process of this gateway";
+                let reason = "the server is still at a write of an earlier process of this gateway (or of another one with this mqtt.client_id)";
                 if collections.condition.raise(reason) {
                     tracing::warn!("Waiting: {reason}");
                 }

@@ -89,14 +89,7 @@ impl<'a> Replay<'a> {
                 "today's configuration leaves this message out",
             ));
         };
-        if self.devices.enriches() {
-            let known = self.devices.view();
-            for reading in &mut readings {
-                if let Some(device) = known.get(&reading.device) {
-                    device.enrich(reading);
-                }
-            }
-        }
+        self.devices.enrich(&mut readings);
         let documents = match documents(letter, &readings) {
             Ok(documents) => documents,
             Err(detail) => return Ok(Replayed::kept(Reason::TooLarge.code(), detail)),

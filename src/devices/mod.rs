@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, broadcast};
 
 use crate::config::DevicesConfig;
-use crate::model::{Device, DeviceId, Timestamp};
+use crate::model::{Device, DeviceId, Reading, Timestamp};
 use crate::runtime::Tasks;
 use crate::store::{DeviceChange, DriverResult, Seen, Store};
 use crate::telemetry::Registry;
@@ -97,6 +97,19 @@ impl Devices {
     /// Whether readings get what is known of their devices.
     pub fn enriches(&self) -> bool {
         self.0.config.enrich
+    }
+
+    /// Gives readings what is known of their devices, where that is wanted.
+    pub fn enrich<'a>(&self, readings: impl IntoIterator<Item = &'a mut Reading>) {
+        if !self.enriches() {
+            return;
+        }
+        let known = self.view();
+        for reading in readings {
+            if let Some(device) = known.get(&reading.device) {
+                device.enrich(reading);
+            }
+        }
     }
 
     /// Hears of changes from now on.

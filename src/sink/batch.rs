@@ -206,14 +206,7 @@ fn group(
     entries.sort_by(|a, b| {
         (&a.reading.device, a.reading.timestamp).cmp(&(&b.reading.device, b.reading.timestamp))
     });
-    if devices.enriches() {
-        let known = devices.view();
-        for entry in &mut entries {
-            if let Some(device) = known.get(&entry.reading.device) {
-                device.enrich(&mut entry.reading);
-            }
-        }
-    }
+    devices.enrich(entries.iter_mut().map(|entry| &mut entry.reading));
     let mut documents = Vec::with_capacity(entries.len());
     let mut sound = Vec::with_capacity(entries.len());
     for entry in entries {

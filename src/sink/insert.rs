@@ -13,7 +13,7 @@ use super::classify::{Cause, Verdict, cause, classify, first_cause};
 use super::health::Health;
 use super::metrics::SinkMetrics;
 use super::part::{LookUp, Part, Refused};
-use super::suspects::Suspects;
+use super::suspects::{Keys, Suspects};
 use crate::config::{Dedup, StreamConfig};
 use crate::model::{Outcome, Reason};
 use crate::runtime::{Backoff, now};
@@ -103,16 +103,17 @@ struct Writing<'a> {
 impl Writing<'_> {
     /// Which readings may be stored already.
     async fn suspects(&mut self, group: &Group) -> Vec<bool> {
-        if self.context.dedup == Dedup::Redelivered {
-            self.meet(group).await;
-        }
         let dedup = self.context.dedup;
-        lock(self.context.suspects).judge(group, dedup)
+        let keys = Keys::of(group);
+        if dedup == Dedup::Redelivered {
+            self.meet(group, &keys).await;
+        }
+        lock(self.context.suspects).judge(group, &keys, dedup)
     }
 
     /// Learns up to when the series knows devices that are met for the first time.
-    async fn meet(&mut self, group: &Group) {
-        let strangers = lock(self.context.suspects).strangers(group, now());
+    async fn meet(&mut self, group: &Group, keys: &Keys) {
+        let strangers = lock(self.context.suspects).strangers(group, keys, now());
         if strangers.is_empty() {
             return;
         }
@@ -130,7 +131,7 @@ impl Writing<'_> {
             let limit = self.series.wtimeout();
             match answer(self.context.health, self.series.name(), limit, call).await {
                 Ok(greatest) => {
-                    return lock(self.context.suspects).learned(group, &strangers, &greatest);
+                    return lock(self.context.suspects).learned(group, keys, &strangers, &greatest);
                 }
                 Err(error) => self.pause(cause(&error), &error).await,
             }

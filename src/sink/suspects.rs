@@ -42,7 +42,7 @@ pub struct Stranger {
 
 impl Suspects {
     /// The devices of a group that are not known yet, each once; `now` is the time of day.
-    pub fn strangers(&mut self, group: &Group, now: Timestamp) -> Vec<Stranger> {
+    pub fn strangers(&mut self, group: &Group, keys: &Keys, now: Timestamp) -> Vec<Stranger> {
         if self.0.len() > MOST {
             self.0.clear();
         }
@@ -50,7 +50,7 @@ impl Suspects {
         let mut strangers: Vec<Stranger> = Vec::new();
         for (position, entry) in group.entries.iter().enumerate() {
             let earliest = entry.reading.timestamp;
-            let unknown = own_time(entry) && !self.0.contains_key(&key(group, entry));
+            let unknown = keys.0[position].is_some_and(|key| !self.0.contains_key(&key));
             // Sorted by device and time: the first that is met is the earliest.
             let met = strangers.last().is_some_and(|last| {
                 group.entries[last.position].reading.device == entry.reading.device
@@ -67,6 +67,7 @@ impl Suspects {
     pub fn learned(
         &mut self,
         group: &Group,
+        keys: &Keys,
         strangers: &[Stranger],
         greatest: &[Option<Timestamp>],
     ) {
@@ -74,16 +75,17 @@ impl Suspects {
             let device = &group.entries[stranger.position].reading.device;
             let before = stranger.earliest.millis().saturating_sub(1);
             let known = greatest.map_or(before, |greatest| greatest.millis().max(before));
-            let own = group.entries[stranger.position..].iter();
-            for entry in own.take_while(|entry| entry.reading.device == *device) {
-                self.0.entry(key(group, entry)).or_insert(known);
+            let from = group.entries.iter().zip(&keys.0).skip(stranger.position);
+            let own = from.take_while(|(entry, _)| entry.reading.device == *device);
+            for key in own.filter_map(|(_, key)| *key) {
+                self.0.entry(key).or_insert(known);
             }
         }
     }
 
     /// Whether each reading of the group may be stored already; takes their times in.
-    pub fn judge(&mut self, group: &Group, dedup: Dedup) -> Vec<bool> {
-        let judge = |entry: &Entry| {
+    pub fn judge(&mut self, group: &Group, keys: &Keys, dedup: Dedup) -> Vec<bool> {
+        let judge = |(entry, key): (&Entry, &Option<u64>)| {
             // Its time of receipt is the one it had before, and tells it apart as well as its own.
             let kept = entry.message.spooled == Spooled::Again;
             let repeated = entry.message.dup || entry.message.retain || kept;
@@ -91,12 +93,12 @@ impl Suspects {
                 Dedup::Off => false,
                 Dedup::Always => own_time(entry) || kept,
                 Dedup::Redelivered => {
-                    let late = own_time(entry) && self.late(key(group, entry), entry);
+                    let late = key.is_some_and(|key| self.late(key, entry));
                     late || (repeated && (own_time(entry) || kept))
                 }
             }
         };
-        group.entries.iter().map(judge).collect()
+        group.entries.iter().zip(&keys.0).map(judge).collect()
     }
 
     fn late(&mut self, key: u64, entry: &Entry) -> bool {
@@ -110,6 +112,18 @@ impl Suspects {
             // Not learned: beyond the horizon.
             None => true,
         }
+    }
+}
+
+/// What each reading of a group is known by; `None`: it has no time of its own.
+#[derive(Debug)]
+pub struct Keys(Vec<Option<u64>>);
+
+impl Keys {
+    /// Position by position.
+    pub fn of(group: &Group) -> Self {
+        let key = |entry| own_time(entry).then(|| key(group, entry));
+        Self(group.entries.iter().map(key).collect())
     }
 }
 
@@ -196,9 +210,10 @@ mod tests {
 
     /// Meets a group's devices, of which the series holds readings up to `stored`.
     fn meet(suspects: &mut Suspects, group: &Group, stored: Option<i64>) -> usize {
-        let strangers = suspects.strangers(group, NOW);
+        let keys = Keys::of(group);
+        let strangers = suspects.strangers(group, &keys, NOW);
         let greatest = vec![stored.map(Timestamp::from_millis); strangers.len()];
-        suspects.learned(group, &strangers, &greatest);
+        suspects.learned(group, &keys, &strangers, &greatest);
         strangers.len()
     }
 
@@ -242,7 +257,7 @@ mod tests {
             let group = group(&rows);
             assert_eq!(meet(&mut suspects, &group, None), strangers, "{rows:?}");
             assert_eq!(
-                suspects.judge(&group, Dedup::Redelivered),
+                suspects.judge(&group, &Keys::of(&group), Dedup::Redelivered),
                 expected,
                 "{rows:?}"
             );
@@ -259,7 +274,7 @@ mod tests {
             ("a", "d", t + 2, false),
         ]);
         meet(&mut suspects, &backlog, Some(t + 1));
-        let judged = suspects.judge(&backlog, Dedup::Redelivered);
+        let judged = suspects.judge(&backlog, &Keys::of(&backlog), Dedup::Redelivered);
         assert_eq!(judged, [true, true, false]);
     }
 
@@ -269,18 +284,30 @@ mod tests {
         let mut suspects = Suspects::default();
         let late = group(&[("a", "d", old, false)]);
         assert_eq!(meet(&mut suspects, &late, None), 0);
-        assert_eq!(suspects.judge(&late, Dedup::Redelivered), [true]);
+        assert_eq!(
+            suspects.judge(&late, &Keys::of(&late), Dedup::Redelivered),
+            [true]
+        );
         let both = group(&[("a", "d", old, false), ("a", "d", t, false)]);
         assert_eq!(meet(&mut suspects, &both, None), 1);
-        assert_eq!(suspects.judge(&both, Dedup::Redelivered), [true, false]);
+        assert_eq!(
+            suspects.judge(&both, &Keys::of(&both), Dedup::Redelivered),
+            [true, false]
+        );
     }
 
     #[test]
     fn off_suspects_nothing_and_always_everything() {
         let rows = group(&[("a", "d", 1, true), ("a", "d", 2, false)]);
         let mut suspects = Suspects::default();
-        assert_eq!(suspects.judge(&rows, Dedup::Off), [false, false]);
-        assert_eq!(suspects.judge(&rows, Dedup::Always), [true, true]);
+        assert_eq!(
+            suspects.judge(&rows, &Keys::of(&rows), Dedup::Off),
+            [false, false]
+        );
+        assert_eq!(
+            suspects.judge(&rows, &Keys::of(&rows), Dedup::Always),
+            [true, true]
+        );
     }
 
     #[test]

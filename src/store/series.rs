@@ -248,8 +248,8 @@ fn compare(document: &RawDocumentBuf, rows: &[Document]) -> Found {
     relations.max().unwrap_or(Found::Nothing)
 }
 
-/// How two documents of one device and time stand to each other. Tags count only where both have
-/// them: the registry may have learned of the device in between.
+/// How two documents of one device and time stand to each other. Type and tags count only where
+/// both have them: the registry may have learned of the device in between.
 fn relation(wanted: &Document, row: &Document) -> Found {
     if row.get(names::ID) == wanted.get(names::ID) {
         return Found::SameId;
@@ -260,7 +260,9 @@ fn relation(wanted: &Document, row: &Document) -> Found {
         let metadata = metadata.as_ref().ok()?;
         metadata.get(names::TYPE).cloned()
     };
-    if kind(&ours) != kind(&theirs) {
+    if let (Some(ours), Some(theirs)) = (kind(&ours), kind(&theirs))
+        && ours != theirs
+    {
         return Found::Beside;
     }
     let fields = |document: &Document| -> BTreeMap<String, Bson> {
@@ -352,7 +354,7 @@ mod tests {
             (doc! { "deviceId": "d", "site": "s" }, Found::OtherContent),
             (
                 doc! { "deviceId": "d", "site": "n", "type": "x" },
-                Found::Beside,
+                Found::SameContent,
             ),
         ] {
             assert_eq!(
@@ -361,5 +363,8 @@ mod tests {
                 "{metadata}"
             );
         }
+        let row = row(doc! { "deviceId": "d", "type": "x" });
+        let other = rawdoc! { "_id": ObjectId::new(), "metadata": { "deviceId": "d", "type": "y" }, "t": 1.5 };
+        assert_eq!(compare(&other, &[row]), Found::Beside);
     }
 }

@@ -199,9 +199,9 @@ async fn run(arguments: &Arguments, chosen: &[Scenario]) -> ExitCode {
         ),
         (&tally.broker, table::BROKER, "broker back to subscribed"),
     ] {
-        // The selection runs wherever tests do, with whatever else is going on there.
-        let slack = if arguments.time.is_some() { 1 } else { 3 };
-        if let Some(most) = times.iter().max().filter(|most| **most > slack * bar) {
+        // The selection is a test, and runs wherever tests do: there the times are only printed.
+        let over = |most: &&Duration| arguments.time.is_some() && **most > bar;
+        if let Some(most) = times.iter().max().filter(over) {
             let text = format!("{what}: {most:.1?}, the bar is {bar:?}");
             tally.violations.push(text);
         }

@@ -25,7 +25,8 @@ async fn failed_over(world: &mut World, alone: bool) {
     let primary = world.mongod.primary().await;
     let there = Instant::now();
     let number = world.ingest[0];
-    let name = "tidegate_source_acks_total";
+    // Canaries are acknowledged as well, but are no messages.
+    let name = "tidegate_messages_settled_total";
     let mut before = world.metric(number, name).await;
     loop {
         let now = world.metric(number, name).await;
